@@ -50,7 +50,7 @@ type Item struct {
 //   - T2: tx.GetMany sees what tx.SetMany collected and, behind it, what is stored.
 //   - T3: When fn returns nil, all that it wrote becomes visible at once, under the rules of SetMany; nobody sees it before.
 //   - T4: When fn returns an error, Txn stores nothing and returns an error that wraps it.
-//   - T5: When fn panics, nothing is stored, the panic reaches the caller, and the Cache stays usable.
+//   - T5: When fn panics or ends its goroutine, nothing is stored, a panic reaches the caller, and the Cache stays usable.
 //   - T6: tx ends with fn: afterwards each of its methods returns an error that wraps ErrClosed.
 //
 // fn must use only tx. Transactions are atomic, but two of them may read the
@@ -58,14 +58,14 @@ type Item struct {
 //
 // # Contexts
 //
-//   - X1: A call whose context has ended before it begins visits nothing, stores nothing, does not run fn, and returns an error that wraps ctx.Err().
+//   - X1: A call, even an empty one, whose context has ended before it begins visits nothing, stores nothing, does not run fn, and returns an error that wraps ctx.Err().
 //   - X2: A context that ends during a call ends the call soon, with an error that wraps ctx.Err() whatever the driver below says; a call that was done already may return nil instead.
 //   - X3: A call without a deadline ends all the same: the backend bounds every wait for a lock, a disk or a network.
 //
 // # Closing
 //
 //   - C1: Close may be called any number of times, by several goroutines; the later calls return nil.
-//   - C2: Close waits for the calls that are running.
+//   - C2: Close waits for the calls that are running; a Txn whose function has not returned may end with ErrClosed and store nothing instead.
 //   - C3: After Close every call returns an error that wraps ErrClosed; Info goes on answering.
 //   - C4: Close leaves no goroutine, file handle or connection of the backend's own behind.
 //

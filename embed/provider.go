@@ -19,8 +19,8 @@ type Provider interface {
 	Spec() (Spec, error)
 
 	// Embed sends texts, never none, in one request and returns the answer as it
-	// came: the Client binds vectors to texts and checks them. It doesn't retry,
-	// and doesn't keep texts. A failed request is a *ProviderError; any other
+	// came: the Client binds vectors to texts and checks them. The texts have
+	// Spec.Prefix before them already. Embed doesn't retry, and doesn't keep texts. A failed request is a *ProviderError; any other
 	// error counts as one that a repetition would not mend.
 	Embed(ctx context.Context, texts []string) (*Answer, error)
 }
@@ -44,7 +44,7 @@ type Spec struct {
 	// Role is what the texts are for, such as "query" or "document", where the
 	// model tells them apart.
 	Role string
-	// Prefix is put before each text when it is sent.
+	// Prefix is put before each text by the Client, which counts its tokens too.
 	Prefix string
 	// Params has every further request parameter that can change a vector. Values
 	// are what encoding/json can marshal; the order of keys and the spelling of

@@ -1,0 +1,189 @@
+package embed
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/embedonce/embedonce/backend"
+)
+
+// estimateShare is how much of a limit is used where the tokenizer only
+// estimates: what a model counts may be more.
+const estimateShare = 0.85
+
+// Client embeds texts through one provider and one cache. Any number of
+// goroutines may use it, and should share it: what they learn of the model, the
+// bounds on requests and tokens and the health of the cache are per Client.
+//
+// An idle Client runs no goroutine and holds nothing open.
+type Client struct {
+	provider  Provider
+	spec      Spec
+	tokenizer Tokenizer
+	opts      Options
+	cache     backend.Cache // nil: nothing is kept
+	cacheInfo backend.Info
+
+	digester  textDigester
+	scope     digest
+	longScope digest
+	// textLimit is the most tokens one text is sent with; 0 is no limit.
+	textLimit int
+
+	slots  chan struct{} // one for each request under way; nil without a limit
+	rate   tokenRate
+	budget budget
+
+	dimensions  atomic.Int64 // of the model; 0 until it is known
+	readsFail   atomic.Bool  // an outage was logged
+	writesFail  atomic.Bool
+	tooLarge    atomic.Bool // a vector was too large for the cache, and that was logged
+	firstWrite  atomic.Bool // the first batch was claimed for reading back
+	answerModel atomic.Pointer[string]
+
+	// Closing: calls and sent requests are counted in running, under mu.
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup
+	usage   Usage
+
+	scratch sync.Pool // of *lookup
+}
+
+// New returns a Client for the provider. opts may be nil.
+//
+// # Errors
+//
+// One error lists every problem of opts and of the provider's configuration.
+// Nothing is sent or read before it is known to be right.
+func New(provider Provider, opts *Options) (*Client, error) {
+	if provider == nil {
+		return nil, errors.New("embed: provider is nil; package embed/openai has one")
+	}
+	set, optionsErr := opts.withDefaults()
+	spec, specErr := provider.Spec()
+	if specErr == nil {
+		specErr = spec.check(&set)
+	}
+	if err := errors.Join(optionsErr, specErr); err != nil {
+		return nil, fmt.Errorf("embed: %w", err)
+	}
+	scope, err := scopeOf(&spec, set.Generation)
+	if err != nil {
+		return nil, fmt.Errorf("embed: the provider's Params: %w", err)
+	}
+
+	c := &Client{
+		provider:  provider,
+		spec:      spec,
+		tokenizer: orDefault(spec.Tokenizer, Estimate),
+		opts:      set,
+		cache:     set.Cache,
+		digester:  newTextDigester(set.Secret),
+		scope:     scope,
+		budget:    budget{limit: set.MaxBilledTokens},
+	}
+	c.textLimit = spec.Limits.TextTokens
+	if !c.tokenizer.Exact() {
+		c.textLimit = int(estimateShare * float64(c.textLimit))
+	}
+	c.longScope = longScopeOf(scope, c.textLimit, set.LongTexts, c.tokenizer.Name())
+	if spec.Dimensions != nil && *spec.Dimensions > 0 {
+		c.dimensions.Store(int64(*spec.Dimensions))
+	} else if spec.Dimensions == nil {
+		c.dimensions.Store(int64(spec.ModelDimensions))
+	}
+	if set.ClientRequests > 0 {
+		c.slots = make(chan struct{}, set.ClientRequests)
+	}
+	if c.cache != nil {
+		c.cacheInfo = c.cache.Info()
+	}
+	c.scratch.New = func() any { return new(lookup) }
+	return c, nil
+}
+
+// check returns every problem of s, together with the options.
+func (s *Spec) check(set *Options) error {
+	var problems []error
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if s.Identity == "" {
+		problem("the provider's Spec.Identity is empty; it must name the API")
+	}
+	if s.IdentityIsLocal && set.Cache != nil && set.Cache.Info().Reach == backend.ReachHosts {
+		problem("the provider is known only by an address that means another one on each machine, and machines share the cache: give the provider a name")
+	}
+	if s.Dimensions != nil && *s.Dimensions < 0 {
+		problem("Dimensions is %d; allowed are 1 and more, or none", *s.Dimensions)
+	}
+	if s.ModelDimensions < 0 || s.ModelDimensions > math.MaxInt32/4 {
+		problem("the provider's Spec.ModelDimensions is %d; allowed are 0 for unknown, and up to %d", s.ModelDimensions, math.MaxInt32/4)
+	}
+	for _, limit := range []struct {
+		name  string
+		value int
+	}{{"Items", s.Limits.Items}, {"Tokens", s.Limits.Tokens}, {"Bytes", s.Limits.Bytes}, {"TextTokens", s.Limits.TextTokens}} {
+		if limit.value < 0 {
+			problem("Limits.%s is %d; allowed are 0 for no limit and more", limit.name, limit.value)
+		}
+	}
+	if limit := s.Limits.TextTokens; limit > 0 && len(s.Prefix) >= limit {
+		problem("Prefix has %d bytes, and one text may have only %d tokens", len(s.Prefix), limit)
+	}
+	if !(s.DollarsPerMillion >= 0) || math.IsInf(s.DollarsPerMillion, 1) {
+		problem("DollarsPerMillion is %v; allowed are 0 for unknown and more", s.DollarsPerMillion)
+	}
+	return errors.Join(problems...)
+}
+
+// begin counts a call or request that Close has to wait for; the caller ends it
+// with c.running.Done.
+func (c *Client) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("embed: %w", ErrClosed)
+	}
+	c.running.Add(1)
+	return nil
+}
+
+// Close refuses new calls and waits for those that are running and for the
+// requests that were sent, whose vectors are still stored; RequestTimeout bounds
+// the wait. The cache stays open. Close may be called again, and returns nil.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.running.Wait()
+	return nil
+}
+
+// Usage returns the sum over all calls so far. Its billed tokens and requests
+// include the requests that no caller waited for any more: they add up to what
+// the provider's answers billed.
+func (c *Client) Usage() Usage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.usage.clone()
+}
+
+// count adds to the Client's own usage.
+func (c *Client) count(u *Usage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.usage.add(u)
+}
+
+// knownDimensions returns d if the length of the model's vectors is known, else 0.
+func (c *Client) knownDimensions() int { return int(c.dimensions.Load()) }
+
+// learnDimensions takes d as the length of the model's vectors unless another
+// one is known, and returns the one that is known then.
+func (c *Client) learnDimensions(d int) int {
+	c.dimensions.CompareAndSwap(0, int64(d))
+	return c.knownDimensions()
+}
