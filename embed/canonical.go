@@ -17,6 +17,9 @@ import (
 // compared as decimals, not as float64, which can't tell 9007199254740993 from
 // 9007199254740992.
 func canonicalJSON(params map[string]any) ([]byte, error) {
+	if len(params) == 0 {
+		return []byte("{}"), nil
+	}
 	spelled, err := json.Marshal(params)
 	if err != nil {
 		return nil, fmt.Errorf("not JSON: %w", err)
