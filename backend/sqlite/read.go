@@ -1,0 +1,127 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/embedonce/embedonce/backend"
+)
+
+// GetMany implements backend.Cache: all of one call is read in one transaction.
+// value is SQLite's own memory.
+func (c *Cache) GetMany(ctx context.Context, keys []backend.Key, visit func(i int, value []byte) error) error {
+	if ctx.Err() != nil {
+		return c.ended(ctx, "read", nil)
+	}
+	if err := c.calls.enter(); err != nil {
+		return err
+	}
+	defer c.calls.leave()
+	return c.getMany(ctx, keys, visit)
+}
+
+func (c *Cache) getMany(ctx context.Context, keys []backend.Key, visit func(i int, value []byte) error) (err error) {
+	if ctx.Err() != nil {
+		return c.ended(ctx, "read", nil)
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	start := time.Now()
+	if err := c.reading.pass(ctx); err != nil {
+		return c.ended(ctx, "wait for other reads", nil)
+	}
+	defer c.reading.leave()
+
+	r, err := c.beginRead(ctx, start)
+	if err != nil {
+		return err
+	}
+	// Also when visit panics.
+	whole := false
+	defer func() {
+		endErr := r.finishRead(whole)
+		c.putReader(r, endErr == nil)
+		if err == nil && endErr != nil {
+			err = c.fail("end of read", endErr)
+		}
+	}()
+	for i := range keys {
+		if ctx.Err() != nil {
+			return c.ended(ctx, "read", nil)
+		}
+		visitErr, err := r.lookup(&keys[i], i, visit)
+		if visitErr != nil && !errors.Is(visitErr, backend.ErrForeign) {
+			return fmt.Errorf("sqlite: visit: %w", visitErr)
+		}
+		if err != nil {
+			return c.fail("read", err)
+		}
+	}
+	whole = true
+	return nil
+}
+
+// finishRead ends the read transaction, whole if nothing went wrong in it.
+func (r *conn) finishRead(whole bool) error {
+	if whole {
+		return r.endRead()
+	}
+	return r.end()
+}
+
+// beginRead returns an idle reader, or a new one, in a read transaction.
+func (c *Cache) beginRead(ctx context.Context, start time.Time) (*conn, error) {
+	r := c.idleReader()
+	if r == nil {
+		var err error
+		if r, err = openConn(c.path, &c.options, true); err != nil {
+			return nil, c.fail("open for reading", err)
+		}
+		if c.identity != nil {
+			if err := c.checkInPlace(); err != nil {
+				_ = r.close()
+				return nil, c.fail("open for reading", err)
+			}
+		}
+	}
+	err := untilFree(ctx, start, c.options.BusyTimeout, func() error {
+		if err := r.ready(&c.options, true); err != nil {
+			return err
+		}
+		return r.beginRead()
+	})
+	if err == nil {
+		return r, nil
+	}
+	c.putReader(r, false)
+	if ctx.Err() != nil {
+		return nil, c.ended(ctx, "read", err)
+	}
+	return nil, c.fail("read", err)
+}
+
+func (c *Cache) idleReader() *conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.readers) == 0 {
+		return nil
+	}
+	last := len(c.readers) - 1
+	r := c.readers[last]
+	c.readers = c.readers[:last]
+	return r
+}
+
+// putReader keeps r for the next call, or closes it if it is not usable.
+func (c *Cache) putReader(r *conn, usable bool) {
+	if !usable {
+		_ = r.close() // why it is not usable has been reported
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readers = append(c.readers, r)
+}

@@ -1,0 +1,99 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/embedonce/embedonce/backend"
+)
+
+var errEmptyReadOnly = fmt.Errorf("%w: it is empty, and a read-only cache is not created", backend.ErrUnavailable)
+
+// SetMany implements backend.Cache: a batch is one transaction.
+func (c *Cache) SetMany(ctx context.Context, items []backend.Item) error {
+	if ctx.Err() != nil {
+		return c.ended(ctx, "write", nil)
+	}
+	if err := c.calls.enter(); err != nil {
+		return err
+	}
+	defer c.calls.leave()
+	return c.setMany(ctx, items)
+}
+
+func (c *Cache) setMany(ctx context.Context, items []backend.Item) error {
+	if ctx.Err() != nil {
+		return c.ended(ctx, "write", nil)
+	}
+	if err := c.info.Check(items); err != nil {
+		return fmt.Errorf("sqlite: %w", err)
+	}
+	if len(items) == 0 {
+		return nil
+	}
+	if c.options.ReadOnly {
+		return fmt.Errorf("sqlite: %s: write: %w: it was opened with Options.ReadOnly or Immutable", c.path, backend.ErrReadOnly)
+	}
+	start := time.Now()
+	if err := c.writing.pass(ctx); err != nil {
+		return c.ended(ctx, "wait for other writes", nil)
+	}
+	defer c.writing.leave()
+	err := c.writeBatch(ctx, start, items)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return c.ended(ctx, "write", err)
+	}
+	return c.fail("write", err)
+}
+
+// writeBatch stores items in one transaction; the caller has passed c.writing.
+func (c *Cache) writeBatch(ctx context.Context, start time.Time, items []backend.Item) error {
+	if c.writer == nil {
+		w, err := openConn(c.path, &c.options, false)
+		if err != nil {
+			return err
+		}
+		c.writer = w
+	}
+	w := c.writer
+	err := untilFree(ctx, start, c.options.BusyTimeout, func() error {
+		if err := w.ready(&c.options, false); err != nil {
+			return err
+		}
+		return w.beginWrite()
+	})
+	if err == nil {
+		err = c.storeAll(ctx, w, items)
+	}
+	if err == nil {
+		return nil
+	}
+	// Nothing half done may stay open; a connection that can't promise that goes.
+	if w.end() != nil {
+		c.writer = nil
+		_ = w.close()
+	}
+	return err
+}
+
+func (c *Cache) storeAll(ctx context.Context, w *conn, items []backend.Item) error {
+	for i := range items {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := w.store(&items[i]); err != nil {
+			return err
+		}
+	}
+	if err := c.checkInPlace(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return w.commitWrite()
+}
