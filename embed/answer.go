@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 
 	"github.com/embedonce/embedonce/internal/record"
 )
@@ -111,17 +113,18 @@ func (c *Client) checkModel(ctx context.Context, r *request, model string) error
 		return nil
 	}
 	r.usage.ModelChanges++
-	c.fault(ctx, "provider answered with another model than before", nil, slog.String("model", model), slog.String("before", *c.answerModel.Load()))
+	c.fault(ctx, "provider answered with another model than before", nil, slog.String("model", printable(model)), slog.String("before", printable(*c.answerModel.Load())))
 	if c.opts.Strict {
-		return fmt.Errorf("%w: %s", ErrModelChanged, quoteIdentifier(model))
+		return fmt.Errorf("%w: %s", ErrModelChanged, printable(model))
 	}
 	return nil
 }
 
-// quoteIdentifier returns s in quotes if it can be printed, as a model's name can.
-func quoteIdentifier(s string) string {
-	if isIdentifier(s) {
-		return fmt.Sprintf("%q", s)
+// printable returns a model's name if it looks like one, such as
+// "BAAI/bge-m3:latest": it comes from the provider, and goes into logs.
+func printable(model string) string {
+	if isIdentifier(strings.NewReplacer("/", "", ":", "", "@", "", " ", "").Replace(model)) {
+		return strconv.Quote(model)
 	}
-	return "its name is not printable"
+	return "a name that is not printable"
 }

@@ -29,6 +29,8 @@ type Call struct {
 
 func (call *Call) check() error {
 	switch {
+	case call == nil:
+		return errors.New("embed: call is nil; it must have texts")
 	case len(call.Texts) == 0:
 		return errors.New("embed: Call.Texts is empty; at least 1 text is needed")
 	case call.CacheOnly && call.Refresh:
@@ -67,8 +69,9 @@ func (c *Client) Do(ctx context.Context, call *Call) (*Response, error) {
 		return nil, fmt.Errorf("embed: %w", err)
 	}
 
-	l := c.newLookup(call.Texts, call.Into)
+	l := c.newLookup(call.Texts)
 	defer l.free()
+	l.makeRows(call.Into)
 	if !call.Refresh {
 		l.read(ctx, false)
 	}
@@ -109,6 +112,7 @@ type miss struct {
 	long   bool // could have been cut
 	cut    bool
 	future bool // a record of a later version is stored, and stays
+	unseen bool // the cache wasn't asked, or didn't answer
 	tokens int  // 0 until they are counted
 
 	// Set when its request is over; until then they are the request's.
@@ -148,6 +152,7 @@ func (l *lookup) misses() []*miss {
 			key:    l.keys[k],
 			long:   l.long[i],
 			future: l.slots[i] == slot(record.Future),
+			unseen: !l.asked || l.err != nil,
 		})
 		misses = append(misses, &array[len(array)-1])
 	}
@@ -164,10 +169,12 @@ func (l *lookup) settle(ctx context.Context, misses []*miss, u *Usage) (errs []e
 		}
 		errs[i] = err
 	}
+	unsent := 0 // bytes
 	for _, m := range misses {
 		switch {
 		case m.joins != nil:
 			u.Joined++
+			unsent += len(l.texts[m.index])
 		case errors.Is(m.err, ErrTextTooLong):
 			u.Refused++
 		default:
@@ -184,7 +191,6 @@ func (l *lookup) settle(ctx context.Context, misses []*miss, u *Usage) (errs []e
 	}
 
 	u.Texts += len(l.texts)
-	unsent := 0 // bytes
 	for i, text := range l.texts {
 		first := int(l.first[i])
 		switch {

@@ -86,10 +86,7 @@ func New(provider Provider, opts *Options) (*Client, error) {
 		scope:     scope,
 		budget:    budget{limit: set.MaxBilledTokens},
 	}
-	c.textLimit = spec.Limits.TextTokens
-	if !c.tokenizer.Exact() {
-		c.textLimit = int(estimateShare * float64(c.textLimit))
-	}
+	c.textLimit = c.usable(spec.Limits.TextTokens)
 	c.longScope = longScopeOf(scope, c.textLimit, set.LongTexts, c.tokenizer.Name())
 	if spec.Dimensions != nil && *spec.Dimensions > 0 {
 		c.dimensions.Store(int64(*spec.Dimensions))
@@ -137,6 +134,15 @@ func (s *Spec) check(set *Options) error {
 		problem("DollarsPerMillion is %v; allowed are 0 for unknown and more", s.DollarsPerMillion)
 	}
 	return errors.Join(problems...)
+}
+
+// usable returns how much of a limit in tokens is used: all of it if the
+// tokenizer is exact. 0 stays no limit, and no limit becomes 0.
+func (c *Client) usable(limit int) int {
+	if limit == 0 || c.tokenizer.Exact() {
+		return limit
+	}
+	return max(1, int(estimateShare*float64(limit)))
 }
 
 // begin counts a call or request that Close has to wait for; the caller ends it

@@ -43,8 +43,9 @@ type lookup struct {
 	where []int32
 	table []int32 // hash table over keys: index into keys + 1
 
-	rows rows
-	err  error // of the cache
+	rows  rows
+	asked bool  // the cache was asked
+	err   error // and failed, at least in part
 }
 
 // rows is a matrix of n vectors that is made when their length is known.
@@ -73,7 +74,7 @@ func (r *rows) row(i int) []float32 {
 
 // newLookup takes a lookup from the pool, with its keys made and nothing looked
 // up yet.
-func (c *Client) newLookup(texts []string, into []float32) *lookup {
+func (c *Client) newLookup(texts []string) *lookup {
 	l := c.scratch.Get().(*lookup)
 	n := len(texts)
 	l.client = c
@@ -83,10 +84,6 @@ func (c *Client) newLookup(texts []string, into []float32) *lookup {
 	l.first = resize(l.first, n)
 	l.slots = resize(l.slots, n)
 	clear(l.slots)
-	l.rows = rows{lent: into, n: n}
-	if d := c.knownDimensions(); d > 0 {
-		l.rows.make(d)
-	}
 	l.replaceInvalid()
 	c.parallel(n, func(from, to int) {
 		for i := from; i < to; i++ {
@@ -103,11 +100,19 @@ func (c *Client) newLookup(texts []string, into []float32) *lookup {
 	return l
 }
 
+// makeRows readies l for keeping vectors, in the lent memory if they fit there.
+func (l *lookup) makeRows(lent []float32) {
+	l.rows = rows{lent: lent, n: len(l.texts)}
+	if d := l.client.knownDimensions(); d > 0 {
+		l.rows.make(d)
+	}
+}
+
 // free gives l back to the pool. Nothing of it may be used afterwards; the
 // matrix is not part of it.
 func (l *lookup) free() {
 	c := l.client
-	l.client, l.texts, l.rows, l.err = nil, nil, rows{}, nil
+	l.client, l.texts, l.rows, l.asked, l.err = nil, nil, rows{}, false, nil
 	c.scratch.Put(l)
 }
 
@@ -178,16 +183,17 @@ func (l *lookup) scope(i int) *digest {
 }
 
 // read looks for the distinct texts in the cache, and leaves the vectors it finds
-// in their rows. What the cache fails to answer counts as missing. A lookup made
-// for counting only keeps no vector.
+// in their rows. What the cache fails to answer counts as missing. A lookup that
+// is for counting only keeps no vector, and needs no rows.
 func (l *lookup) read(ctx context.Context, countOnly bool) {
 	c := l.client
 	if c.cache == nil || len(l.keys) == 0 {
 		return
 	}
 	begun := time.Now()
+	l.asked = true
 	pieces := 1
-	if split := c.cacheInfo.SplitKeys; split > 0 && len(l.keys) >= split && l.rows.dimensions > 0 {
+	if split := c.cacheInfo.SplitKeys; split > 0 && len(l.keys) >= split && (countOnly || l.rows.dimensions > 0) {
 		// More pieces than readers: the last one to end is not far behind.
 		pieces = min(4*c.readers(), max(2*len(l.keys)/split, 1))
 	}

@@ -50,6 +50,11 @@ type FaultEvent struct {
 	Err     error
 }
 
+// faultsAreTold says whether anybody is told of faults.
+func (c *Client) faultsAreTold() bool {
+	return c.opts.Logger != nil || c.opts.Observer != nil && c.opts.Observer.Fault != nil
+}
+
 // fault tells logger and observer of something survived.
 func (c *Client) fault(ctx context.Context, message string, err error, attrs ...slog.Attr) {
 	if observer := c.opts.Observer; observer != nil && observer.Fault != nil {

@@ -108,9 +108,10 @@ func (o *Options) withDefaults() (Options, error) {
 		set = *o
 	}
 	var problems []error
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	atLeast := func(name string, value, least int64, meaning string) {
 		if value < least {
-			problems = append(problems, fmt.Errorf("Options.%s is %d; allowed are %s", name, value, meaning))
+			problem("Options.%s is %d; allowed are %s", name, value, meaning)
 		}
 	}
 	atLeast("ConcurrentRequests", int64(set.ConcurrentRequests), 0, "0 for the default and more")
@@ -121,7 +122,7 @@ func (o *Options) withDefaults() (Options, error) {
 	atLeast("MaxBilledTokens", set.MaxBilledTokens, 0, "0 for no bound and more")
 	atLeast("CacheReaders", int64(set.CacheReaders), 0, "0 for the cache's advice and more")
 	if set.LongTexts > SendLongTexts {
-		problems = append(problems, fmt.Errorf("Options.LongTexts is %d; allowed are TruncateLongTexts, RefuseLongTexts, SendLongTexts", set.LongTexts))
+		problem("Options.LongTexts is %d; allowed are TruncateLongTexts, RefuseLongTexts, SendLongTexts", set.LongTexts)
 	}
 	set.ConcurrentRequests = orDefault(set.ConcurrentRequests, DefaultConcurrentRequests)
 	set.MaxRetries = max(orDefault(set.MaxRetries, DefaultMaxRetries), 0)

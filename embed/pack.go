@@ -17,6 +17,7 @@ type request struct {
 	done     chan struct{}
 	usage    Usage
 	cacheErr error
+	stored   bool
 
 	accounted bool // the stream's consumer has counted usage
 }
@@ -42,8 +43,10 @@ func (c *Client) fitLongTexts(ctx context.Context, misses []*miss) {
 			switch c.opts.LongTexts {
 			case TruncateLongTexts:
 				m.text, m.tokens = c.tokenizer.Cut(m.text, c.textLimit)
-				m.cut = true
-				if strings.TrimSpace(strings.TrimPrefix(m.text, c.spec.Prefix)) == "" {
+				// The prefix may have been cut too.
+				kept := m.text[min(len(c.spec.Prefix), len(m.text)):]
+				m.cut = strings.TrimSpace(kept) != ""
+				if !m.cut {
 					m.err = fmt.Errorf("%w: what fits into %d tokens is blank", ErrTextTooLong, c.textLimit)
 				}
 			case RefuseLongTexts:
@@ -86,8 +89,8 @@ type packer struct {
 // newPacker returns a packer for texts that were counted, or not.
 func (c *Client) newPacker(counted bool) *packer {
 	limits := c.spec.Limits
-	if counted && !c.tokenizer.Exact() {
-		limits.Tokens = int(estimateShare * float64(limits.Tokens))
+	if counted {
+		limits.Tokens = c.usable(limits.Tokens)
 	}
 	return &packer{limits: limits}
 }
@@ -126,13 +129,20 @@ func (m *miss) mostTokens() int {
 	return len(m.text)
 }
 
-// load is what some texts ask of a provider.
+// load is what some texts ask of a provider's limits. A text that is over a limit
+// counts as one that just fits: it goes alone, in one request.
 type load struct{ texts, tokens, bytes int }
 
-func (l *load) add(m *miss) {
+func (l *load) add(m *miss, limits *Limits) {
+	atMost := func(value, limit int) int {
+		if limit > 0 {
+			return min(value, limit)
+		}
+		return value
+	}
 	l.texts++
-	l.tokens += m.mostTokens()
-	l.bytes += len(m.text)
+	l.tokens += atMost(m.mostTokens(), limits.Tokens)
+	l.bytes += atMost(len(m.text), limits.Bytes)
 }
 
 // least returns the fewest requests that could hold l.
@@ -151,19 +161,19 @@ func (limits *Limits) least(l load) int {
 
 // pack returns the requests for misses, and the fewest that could have held them.
 func (c *Client) pack(misses []*miss) (requests []*request, least int) {
-	var all load
+	bytes := 0
 	for _, m := range misses {
-		all.add(m)
+		bytes += len(m.text)
 	}
 	// Bytes bound tokens: where all fit in one request anyway, nobody counts.
-	counted := c.opts.MaxBilledTokens > 0 || c.spec.Limits.Tokens > 0 && all.bytes > c.spec.Limits.Tokens
+	counted := c.opts.MaxBilledTokens > 0 || c.spec.Limits.Tokens > 0 && bytes > c.spec.Limits.Tokens
 	if counted {
 		c.countTokens(misses)
 	}
 	p := c.newPacker(counted)
-	all = load{}
+	var all load
 	for _, m := range misses {
-		all.add(m)
+		all.add(m, &p.limits)
 		if full := p.add(m); full != nil {
 			requests = append(requests, full)
 		}

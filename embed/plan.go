@@ -41,7 +41,7 @@ func (c *Client) Plan(ctx context.Context, texts []string) (*Plan, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("embed: %w", err)
 	}
-	l := c.newLookup(texts, nil)
+	l := c.newLookup(texts)
 	defer l.free()
 	l.read(ctx, true)
 	if l.err != nil {

@@ -104,6 +104,7 @@ func (s *siblings) perform(ctx context.Context, r *request) {
 		if r.cacheErr != nil {
 			r.usage.CacheFailures++
 		}
+		r.stored = r.cacheErr == nil
 	}
 	c.countRequest(&r.usage)
 	close(r.done)
@@ -176,7 +177,9 @@ func (s *siblings) attempt(ctx context.Context, r *request, texts []string, atte
 	if err == nil && answer == nil {
 		err = fmt.Errorf("%w: there is none", ErrBadAnswer)
 	}
-	if err != nil && limited.Err() != nil {
+	failure := (*ProviderError)(nil)
+	answered := err == nil || errors.As(err, &failure) && failure.Status != 0
+	if !answered && limited.Err() != nil {
 		err = &ProviderError{Transient: true, MaybeBilled: true, Err: fmt.Errorf("no answer within Options.RequestTimeout, %v: %w", c.opts.RequestTimeout, limited.Err())}
 	}
 	cancel()
@@ -186,7 +189,7 @@ func (s *siblings) attempt(ctx context.Context, r *request, texts []string, atte
 		billed = c.bill(r, answer)
 	}
 	cost := billed
-	if failure := (*ProviderError)(nil); err != nil && (!errors.As(err, &failure) || failure.MaybeBilled) {
+	if err != nil && (!errors.As(err, &failure) || failure.MaybeBilled) {
 		cost = reserved
 	}
 	c.budget.settle(reserved, cost)
@@ -238,7 +241,7 @@ func (c *Client) backoff(attempt int, retryAfter time.Duration) time.Duration {
 	jittered := ceiling/2 + rand.N(ceiling/2+1)
 	if retryAfter > 0 {
 		// Not before that time, and not all at the same moment after it.
-		return retryAfter + min(jittered, retryAfter/10)
+		return min(retryAfter+min(jittered, retryAfter/10), c.opts.MaxRetryWait)
 	}
 	return jittered
 }
@@ -287,7 +290,9 @@ func (c *Client) fulfil(ctx context.Context, misses []*miss, store bool, r *Resp
 			continue
 		}
 		r.Usage.add(&request.usage)
-		r.CacheErr = errors.Join(r.CacheErr, request.cacheErr)
+		if r.CacheErr == nil { // the first of what is mostly the same
+			r.CacheErr = request.cacheErr
+		}
 		over = append(over, request.misses...)
 	}
 	return over

@@ -26,6 +26,7 @@ const (
 func (c *Client) storeAnswer(ctx context.Context, r *request) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
+	c.findFuture(ctx, r.misses)
 	items := c.records(r.misses)
 	if len(items) == 0 {
 		return nil
@@ -44,6 +45,29 @@ func (c *Client) storeAnswer(ctx context.Context, r *request) error {
 	}
 	c.writesFail.Store(false)
 	return nil
+}
+
+// findFuture looks whether a record of a later version is stored for misses that
+// were not looked up. If the cache can't be read now, what was paid for is worth
+// more than a record that nobody may have written.
+func (c *Client) findFuture(ctx context.Context, misses []*miss) {
+	var unseen []*miss
+	var keys []backend.Key
+	for _, m := range misses {
+		if m.unseen {
+			unseen = append(unseen, m)
+			keys = append(keys, m.key)
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	_ = c.cache.GetMany(ctx, keys, func(i int, value []byte) error {
+		if _, reason := record.Shape(value, 0); reason == record.Future {
+			unseen[i].future = true
+		}
+		return backend.ErrForeign
+	})
 }
 
 // records returns what to store for misses: nothing where there is no vector, or

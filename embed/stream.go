@@ -68,8 +68,9 @@ func (s *Stream) Usage() Usage {
 	return s.usage.clone()
 }
 
-// All yields each text's id and vector, in the order of the source, as soon as it
-// and all before it are there. It can be ranged over once.
+// All yields each text's id and vector, in the order of the source, as soon as
+// its chunk of at most 512 texts and all before that are there. It can be ranged
+// over once.
 //
 // The source runs on a goroutine of its own and is ahead of the consumer by a
 // bounded number of texts. All ends only when the source has returned: one that
@@ -92,14 +93,18 @@ func (s *Stream) All() iter.Seq2[StreamItem, error] {
 		defer s.client.running.Done()
 		// Ends with the consumer: the source and the planner then stop.
 		ctx, leave := context.WithCancel(s.ctx)
-		defer leave() // also when the consumer panics
 		p := newPipeline(s, ctx)
 		wait := p.run()
-		err := p.emit(yield)
-		leave()
-		if cause := wait(); cause != nil {
-			panic(cause) // the source's, on the consumer's goroutine
+		stop := func() {
+			leave()
+			if cause := wait(); cause != nil {
+				panic(cause) // the source's, on the consumer's goroutine
+			}
 		}
+		err := func() error {
+			defer stop() // also when the consumer panics or ends its goroutine
+			return p.emit(yield)
+		}()
 		if err != nil {
 			yield(StreamItem{Index: -1}, fmt.Errorf("embed: stream: %w", err))
 		}
@@ -210,7 +215,7 @@ func (p *pipeline) run() (wait func() any) {
 func (p *pipeline) plan() {
 	defer close(p.chunks)
 	for index := 0; ; {
-		ids, texts, more := p.take()
+		ids, texts, paused, more := p.take()
 		if len(texts) > 0 {
 			if !p.enterWindow() {
 				return
@@ -218,16 +223,19 @@ func (p *pipeline) plan() {
 			p.chunks <- p.lookUp(index, ids, texts)
 			index += len(texts)
 		}
-		if !more {
+		if paused || !more {
 			p.send(p.packer.flush())
+		}
+		if !more {
 			return
 		}
 	}
 }
 
 // take waits for the next chunk of texts; more is false when there are no more.
-// When the source pauses, the chunk is cut short, and the open request is sent.
-func (p *pipeline) take() (ids, texts []string, more bool) {
+// When the source pauses, the chunk is cut short: the open request is then to be
+// sent with what is missing of it.
+func (p *pipeline) take() (ids, texts []string, paused, more bool) {
 	bytes := 0
 	var lingered <-chan time.Time
 	for len(texts) < chunkTexts && bytes < chunkBytes {
@@ -244,23 +252,18 @@ func (p *pipeline) take() (ids, texts []string, more bool) {
 			select {
 			case next, ok = <-p.texts:
 			case <-lingered:
-				if len(texts) > 0 {
-					return ids, texts, true
-				}
-				p.send(p.packer.flush())
-				lingered = nil
-				continue
+				return ids, texts, true, true
 			case <-p.ctx.Done():
-				return nil, nil, false
+				return nil, nil, false, false
 			}
 		}
 		if !ok {
-			return ids, texts, false
+			return ids, texts, false, false
 		}
 		ids, texts = append(ids, next.id), append(texts, next.text)
 		bytes += len(next.text)
 	}
-	return ids, texts, true
+	return ids, texts, false, true
 }
 
 // enterWindow waits for a place for one more chunk. What the consumer waits for
@@ -293,7 +296,8 @@ func (p *pipeline) lookUp(index int, ids, texts []string) *chunk {
 	c := p.client
 	opts := &p.stream.opts
 	p.forgetLanded()
-	l := c.newLookup(texts, nil)
+	l := c.newLookup(texts)
+	l.makeRows(nil)
 	if !opts.Refresh {
 		l.read(p.ctx, false)
 	}
@@ -324,7 +328,7 @@ func (p *pipeline) lookUp(index int, ids, texts []string) *chunk {
 	}
 	for _, m := range fitting {
 		p.flying[m.key] = m
-		p.load.add(m)
+		p.load.add(m, &p.packer.limits)
 		p.send(p.packer.add(m))
 	}
 	ch.load = p.load

@@ -69,11 +69,11 @@ func (e *emitter) emitChunk(ch *chunk) (left bool, err error) {
 	}
 	errs := ch.lookup.settle(e.ctx, ch.misses, &usage)
 	usage.LogicalTokens += usage.BilledTokens
-	c.countCall(&usage)
 	s.mu.Lock()
+	usage.LeastRequests = e.packer.limits.least(ch.load) - s.usage.LeastRequests
 	s.usage.add(&usage)
-	s.usage.LeastRequests = e.packer.limits.least(ch.load)
 	s.mu.Unlock()
+	c.countCall(&usage)
 
 	rows := ch.lookup.rows
 	ch.lookup.free()
@@ -114,7 +114,7 @@ func (e *emitter) account(r *request, usage *Usage) {
 		if e.client.opts.Strict || e.unstored >= unstoredAnswers {
 			e.end(fmt.Errorf("%d answers in a row could not be stored: %w", e.unstored, r.cacheErr))
 		}
-	case r.usage.BilledTokens > 0:
+	case r.stored:
 		e.unstored = 0
 	}
 	if cause := e.siblings.failure(); cause != nil {

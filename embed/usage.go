@@ -66,7 +66,7 @@ func (c *Client) noteRead(ctx context.Context, err error) {
 
 // reportForeign tells of entries that were not usable.
 func (l *lookup) reportForeign(ctx context.Context, u *Usage) {
-	if len(u.Foreign) == 0 {
+	if len(u.Foreign) == 0 || !l.client.faultsAreTold() {
 		return
 	}
 	attrs := make([]slog.Attr, 0, len(u.Foreign))
