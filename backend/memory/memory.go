@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 
@@ -78,6 +79,9 @@ func New(opts *Options) (*Cache, error) {
 // Info says that entries live as long as the handle, and may be evicted beyond
 // Options.MaxBytes.
 func (c *Cache) Info() backend.Info {
+	// Values may fill one half, keys the other: so a batch always fits.
+	half := min(c.maxBytes/2, math.MaxInt32)
+	value := min(half, c.maxBytes-keyBytes)
 	return backend.Info{
 		Atomic:        true,
 		Durability:    backend.NotDurable,
@@ -85,7 +89,9 @@ func (c *Cache) Info() backend.Info {
 		SnapshotReads: true,
 		MayEvict:      true,
 		Capacity:      c.maxBytes,
-		MaxValueBytes: int(min(c.maxBytes-keyBytes, 1<<31-1-keyBytes)),
+		MaxValueBytes: int(value),
+		MaxBatchItems: int(max(half/keyBytes, 1)),
+		MaxBatchBytes: int(value),
 		Readers:       runtime.GOMAXPROCS(0),
 		Writers:       1,
 		SplitKeys:     splitKeys,
@@ -146,8 +152,8 @@ func (c *Cache) GetMany(ctx context.Context, keys []backend.Key, visit func(i in
 	return nil
 }
 
-// SetMany implements [backend.Cache]. A batch that could never be held whole is
-// refused with [backend.ErrTooLarge].
+// SetMany implements [backend.Cache]. The limits that Info declares are such that
+// a batch within them can be held whole.
 func (c *Cache) SetMany(ctx context.Context, items []backend.Item) error {
 	if err := c.begin(ctx); err != nil {
 		return err
@@ -155,13 +161,6 @@ func (c *Cache) SetMany(ctx context.Context, items []backend.Item) error {
 	defer c.calls.Done()
 	if err := c.Info().Check(items); err != nil {
 		return fmt.Errorf("memory: %w", err)
-	}
-	total := int64(0)
-	for _, item := range items {
-		total += keyBytes + int64(len(item.Value))
-	}
-	if total > c.maxBytes {
-		return fmt.Errorf("memory: %w: the batch has %d bytes, the cache holds %d", backend.ErrTooLarge, total, c.maxBytes)
 	}
 	// One allocation for each value: a slab for the batch would stay whole as long
 	// as one of its entries does, and break the bound.

@@ -1,0 +1,145 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	driver "zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/embedonce/embedonce/backend"
+	"github.com/embedonce/embedonce/conformance"
+)
+
+func conformanceSuite(options Options) conformance.Suite {
+	options.BusyTimeout = 500 * time.Millisecond
+	want := backend.Info{
+		Atomic:        true,
+		Durability:    backend.SurvivesPowerLoss,
+		Reach:         backend.ReachHost,
+		SnapshotReads: true,
+		MaxValueBytes: maxValueBytes,
+	}
+	if options.Synchronous == Normal {
+		want.Durability = backend.SurvivesCrash
+	}
+	return conformance.Suite{
+		New: func(t testing.TB) string { return filepath.Join(t.TempDir(), "vectors.db") },
+		Open: func(t testing.TB, location string) backend.Cache {
+			c, err := Open(location, &options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			opened.add(t, location, c)
+			return c
+		},
+		Want:  want,
+		Plant: plant,
+		Fault: injectFault,
+	}
+}
+
+func TestConformance(t *testing.T) { conformanceSuite(Options{}).Run(t) }
+
+func TestConformanceWithoutMmap(t *testing.T) {
+	conformanceSuite(Options{DisableMmap: true, Synchronous: Normal, PageSize: 512, Readers: 1}).Run(t)
+}
+
+func TestSoak(t *testing.T) { conformanceSuite(Options{}).Soak(t) }
+
+func BenchmarkCache(b *testing.B) { conformanceSuite(Options{}).Bench(b) }
+
+// handles has the caches that this process has open, for faults that are a
+// setting of a connection.
+type handles struct {
+	mu     sync.Mutex
+	byPath map[string][]*Cache
+}
+
+var opened = handles{byPath: make(map[string][]*Cache)}
+
+func (h *handles) add(t testing.TB, path string, c *Cache) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.byPath[path] = append(h.byPath[path], c)
+	t.Cleanup(func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.byPath, path)
+	})
+}
+
+// writers runs queries on the writing connection of every open handle.
+func (h *handles) writers(t testing.TB, path string, queries ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, c := range h.byPath[path] {
+		require.NoError(t, c.writing.pass(context.Background()))
+		if c.writer != nil {
+			for _, q := range queries {
+				require.NoError(t, c.writer.exec(q))
+			}
+		}
+		c.writing.leave()
+	}
+}
+
+// plant leaves what another program could: a TEXT, a number, a NULL, no bytes.
+func plant(t testing.TB, location string, k backend.Key, what conformance.Foreign) {
+	conn := rawConn(t, location)
+	defer func() { require.NoError(t, conn.Close()) }()
+	value := []string{"'a text'", "42", "2.5", "NULL", "''"}[int(k[0])%5]
+	if what == conformance.Empty {
+		value = "zeroblob(0)"
+	}
+	rawExec(t, conn, "INSERT OR REPLACE INTO entries(key, value) VALUES(?1, "+value+")", k[:])
+}
+
+func injectFault(t testing.TB, location string, f conformance.Fault) (undo func()) {
+	switch f.Kind {
+	case conformance.FailAtItem:
+		// FAIL leaves the transaction open with what came before in it; ROLLBACK ends
+		// it behind the writer's back.
+		how := []string{"FAIL", "ROLLBACK", "ABORT"}[f.Item%3]
+		return withTrigger(t, location, fmt.Sprintf(
+			`WHEN (SELECT count(*) FROM entries) >= %d BEGIN SELECT RAISE(%s, 'injected'); END`, count(t, location)+int64(f.Item), how))
+	case conformance.Slow:
+		return withTrigger(t, location,
+			`BEGIN SELECT count(*) FROM (WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 8000) SELECT x FROM c); END`)
+	case conformance.Full:
+		opened.writers(t, location, "PRAGMA max_page_count = 1") // SQLite raises it to the size the file has
+		return func() { opened.writers(t, location, "PRAGMA max_page_count = 4294967294") }
+	case conformance.Cut:
+		away := location + ".away"
+		require.NoError(t, os.Rename(location, away))
+		return func() { require.NoError(t, os.Rename(away, location)) }
+	case conformance.Locked:
+		conn := rawConn(t, location)
+		rawExec(t, conn, "BEGIN IMMEDIATE")
+		return func() {
+			rawExec(t, conn, "ROLLBACK")
+			require.NoError(t, conn.Close())
+		}
+	}
+	return nil
+}
+
+func withTrigger(t testing.TB, location, body string) (undo func()) {
+	rawRun(t, location, "CREATE TRIGGER injected BEFORE INSERT ON entries "+body)
+	return func() { rawRun(t, location, "DROP TRIGGER injected") }
+}
+
+func count(t testing.TB, location string) (n int64) {
+	conn := rawConn(t, location)
+	defer func() { require.NoError(t, conn.Close()) }()
+	require.NoError(t, sqlitex.ExecuteTransient(conn, "SELECT count(*) FROM entries", &sqlitex.ExecOptions{
+		ResultFunc: func(stmt *driver.Stmt) error { n = stmt.ColumnInt64(0); return nil },
+	}))
+	return n
+}
