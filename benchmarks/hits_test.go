@@ -192,7 +192,7 @@ func sqliteFloor(b *testing.B, path string) func([]backend.Key, func(int, []byte
 			var err error
 			conn, err = driver.OpenConn(path, driver.OpenReadOnly)
 			must(err)
-			must(sqlitex.ExecuteTransient(conn, fmt.Sprintf("PRAGMA mmap_size = %d", 1<<32), nil))
+			must(sqlitex.ExecuteTransient(conn, fmt.Sprintf("PRAGMA mmap_size = %d", int64(1)<<32), nil))
 			get, err = conn.Prepare("SELECT value FROM entries WHERE key = ?1")
 			must(err)
 		}

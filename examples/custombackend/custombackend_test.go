@@ -47,10 +47,7 @@ func fault(t testing.TB, location string, f conformance.Fault) (undo func()) {
 
 // TestTutorial: what the tutorial shows is what is compiled here.
 func TestTutorial(t *testing.T) {
-	tutorial, err := os.ReadFile("../../docs/write-a-backend.md")
-	if os.IsNotExist(err) {
-		tutorial, err = os.ReadFile("../../docs/backends.md")
-	}
+	tutorial, err := os.ReadFile("../../docs/backends.md")
 	if err != nil {
 		t.Fatal(err)
 	}
