@@ -118,7 +118,7 @@ func TestRefuseLongTexts(t *testing.T) {
 	texts := []string{"short", ofTokens("long", 101), ofTokens("fits", 100), ofTokens("long", 101)}
 	response, err := client.Embed(t.Context(), texts)
 	require.ErrorIs(t, err, embed.ErrTextTooLong)
-	require.ErrorContains(t, err, "101 tokens, at most 100")
+	require.ErrorContains(t, err, "more than 100 tokens")
 	require.Len(t, failures(t, err), 2)
 	requireVectors(t, texts, response, err)
 	require.Equal(t, 1, response.Usage.Refused)
@@ -232,5 +232,28 @@ func TestPrefixAloneIsNotSent(t *testing.T) {
 		require.ErrorIs(t, err, embed.ErrTextTooLong, fmt.Sprint(limit))
 		require.Nil(t, response.Vector(0))
 		require.Zero(t, provider.Requests())
+	}
+}
+
+// hugeTokenizer fails the test if a long text is counted instead of cut.
+type hugeTokenizer struct {
+	embed.Tokenizer
+	t *testing.T
+}
+
+func (h hugeTokenizer) Count(text string) int {
+	require.Less(h.t, len(text), 1<<20, "a long text was counted whole")
+	return h.Tokenizer.Count(text)
+}
+
+// TestHugeTextIsNotCounted: what is over the limit is cut, however much of it
+// there is.
+func TestHugeTextIsNotCounted(t *testing.T) {
+	provider := limited(100, hugeTokenizer{embedtest.Words, t})
+	for _, policy := range []embed.LongTexts{embed.TruncateLongTexts, embed.RefuseLongTexts} {
+		client := newClient(t, provider, &embed.Options{LongTexts: policy})
+		response, err := client.Embed(t.Context(), []string{ofTokens("huge", 1<<19)})
+		require.Equal(t, policy == embed.TruncateLongTexts, err == nil)
+		require.Equal(t, policy == embed.TruncateLongTexts, response.Vector(0) != nil)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 )
 
 // request is some misses that go to the provider together.
@@ -31,40 +32,37 @@ func (c *Client) couldBeCut(text string) bool {
 // fitLongTexts applies Options.LongTexts to the texts that could be over the
 // limit.
 func (c *Client) fitLongTexts(ctx context.Context, misses []*miss) {
+	var over atomic.Int64
 	c.parallel(len(misses), func(from, to int) {
 		for _, m := range misses[from:to] {
 			if !m.long {
 				continue
 			}
-			m.tokens = c.tokenizer.Count(m.text)
-			if m.tokens <= c.textLimit {
+			// Cut looks at no more of a text than it needs; Count would read all of one
+			// that may have gigabytes.
+			fitting, tokens := c.tokenizer.Cut(m.text, c.textLimit)
+			if len(fitting) == len(m.text) {
+				m.tokens = tokens
 				continue
 			}
 			switch c.opts.LongTexts {
 			case TruncateLongTexts:
-				m.text, m.tokens = c.tokenizer.Cut(m.text, c.textLimit)
 				// The prefix may have been cut too.
-				kept := m.text[min(len(c.spec.Prefix), len(m.text)):]
-				m.cut = strings.TrimSpace(kept) != ""
-				if !m.cut {
+				kept := fitting[min(len(c.spec.Prefix), len(fitting)):]
+				if strings.TrimSpace(kept) == "" {
 					m.err = fmt.Errorf("%w: what fits into %d tokens is blank", ErrTextTooLong, c.textLimit)
+					continue
 				}
+				m.text, m.tokens, m.cut = fitting, tokens, true
 			case RefuseLongTexts:
-				m.err = fmt.Errorf("%w: about %d tokens, at most %d are allowed", ErrTextTooLong, m.tokens, c.textLimit)
+				m.err = fmt.Errorf("%w: more than %d tokens", ErrTextTooLong, c.textLimit)
+			case SendLongTexts:
+				over.Add(1)
 			}
 		}
 	})
-	if c.opts.LongTexts != SendLongTexts {
-		return
-	}
-	over := 0
-	for _, m := range misses {
-		if m.long && m.tokens > c.textLimit {
-			over++
-		}
-	}
-	if over > 0 {
-		c.fault(ctx, "texts over the token limit are sent as they are", nil, slog.Int("texts", over), slog.Int("limit", c.textLimit))
+	if n := over.Load(); n > 0 {
+		c.fault(ctx, "texts over the token limit are sent as they are", nil, slog.Int64("texts", n), slog.Int("limit", c.textLimit))
 	}
 }
 

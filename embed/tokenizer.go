@@ -16,9 +16,10 @@ type Tokenizer interface {
 	// Count returns the tokens of text: never more than its bytes, so that a
 	// short text needs no counting to be known to fit.
 	Count(text string) int
-	// Cut returns the longest prefix of text that ends on a border of tokens and
-	// of characters and counts at most limit tokens, with its count. The count is
-	// measured on the prefix itself.
+	// Cut returns a prefix of text, as long as possible, that ends on a border of
+	// tokens and of characters and counts at most limit tokens, with its count: all
+	// of text exactly if that has no more. The count is measured on the prefix
+	// itself. Cut reads no more of text than it needs.
 	Cut(text string, limit int) (prefix string, tokens int)
 }
 
