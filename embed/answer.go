@@ -30,9 +30,7 @@ func (c *Client) bind(ctx context.Context, r *request, answer *Answer) error {
 			return fmt.Errorf("%w: vectors of %d and of %d dimensions", ErrBadAnswer, dimensions, len(vector))
 		}
 	}
-	if known := c.knownDimensions(); known != 0 && known != dimensions {
-		return fmt.Errorf("%w: vectors of %d dimensions, not %d as asked for or seen before", ErrBadAnswer, dimensions, known)
-	}
+	before := c.knownDimensions()
 	usable := 0
 	for at, vector := range answer.Vectors {
 		m := r.misses[order[at]]
@@ -46,8 +44,15 @@ func (c *Client) bind(ctx context.Context, r *request, answer *Answer) error {
 			usable++
 		}
 	}
-	if usable > 0 && c.learnDimensions(dimensions) != dimensions {
-		return fmt.Errorf("%w: vectors of %d dimensions, not %d as seen before", ErrBadAnswer, dimensions, c.knownDimensions())
+	if usable == 0 {
+		return nil
+	}
+	if !c.learnFromAnswer(dimensions) {
+		return fmt.Errorf("%w: vectors of %d dimensions, not %d as asked for or seen before", ErrBadAnswer, dimensions, c.knownDimensions())
+	}
+	if before != 0 && before != dimensions {
+		c.fault(ctx, "provider's vectors have other dimensions than the cached ones, which no longer count", nil,
+			slog.Int("dimensions", dimensions), slog.Int("cached", before))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/embedonce/embedonce/backend"
 	"github.com/embedonce/embedonce/internal/record"
@@ -184,8 +185,14 @@ func (l *lookup) settle(ctx context.Context, misses []*miss, u *Usage) (errs []e
 			fail(m.index, m.err)
 			continue
 		}
-		if l.rows.dimensions == 0 {
+		if l.rows.dimensions != len(m.vector) && !slices.Contains(l.slots, hit) {
 			l.rows.make(len(m.vector))
+		}
+		if l.rows.dimensions != len(m.vector) {
+			// A response never mixes dimensions. The vector is stored; its next call
+			// finds it, and that the others are not of this model.
+			fail(m.index, fmt.Errorf("%w: its vectors have %d dimensions, the cached ones of this call %d; repeat the call", ErrModelChanged, len(m.vector), l.rows.dimensions))
+			continue
 		}
 		copy(l.rows.row(m.index), m.vector)
 	}

@@ -49,6 +49,8 @@ type Client struct {
 	closed  bool
 	running sync.WaitGroup
 	usage   Usage
+	// dimensionsSure: dimensions are from the settings or an answer, not a record.
+	dimensionsSure bool
 
 	scratch sync.Pool // of *lookup
 }
@@ -93,6 +95,7 @@ func New(provider Provider, opts *Options) (*Client, error) {
 	} else if spec.Dimensions == nil {
 		c.dimensions.Store(int64(spec.ModelDimensions))
 	}
+	c.dimensionsSure = c.knownDimensions() > 0
 	if set.ClientRequests > 0 {
 		c.slots = make(chan struct{}, set.ClientRequests)
 	}
@@ -157,9 +160,11 @@ func (c *Client) begin() error {
 	return nil
 }
 
-// Close refuses new calls and waits for those that are running and for the
-// requests that were sent, whose vectors are still stored; RequestTimeout bounds
-// the wait. The cache stays open. Close may be called again, and returns nil.
+// Close refuses new calls and waits for those that are running, their retries
+// included, and for requests that were sent and whose callers have left: their
+// vectors are still stored, and RequestTimeout bounds them. To end sooner, end the
+// contexts of the calls. The cache stays open. Close may be called again, and
+// returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -187,9 +192,22 @@ func (c *Client) count(u *Usage) {
 // knownDimensions returns d if the length of the model's vectors is known, else 0.
 func (c *Client) knownDimensions() int { return int(c.dimensions.Load()) }
 
-// learnDimensions takes d as the length of the model's vectors unless another
-// one is known, and returns the one that is known then.
-func (c *Client) learnDimensions(d int) int {
+// learnFromRecord takes d as the length of the model's vectors unless another one
+// is known, and returns the one that is known then.
+func (c *Client) learnFromRecord(d int) int {
 	c.dimensions.CompareAndSwap(0, int64(d))
 	return c.knownDimensions()
+}
+
+// learnFromAnswer says whether d is the length of the model's vectors. An answer
+// outweighs what a record told: the model may have been replaced since it was
+// stored, and what the provider sends now is what is paid for.
+func (c *Client) learnFromAnswer(d int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.dimensionsSure {
+		c.dimensions.Store(int64(d))
+		c.dimensionsSure = true
+	}
+	return c.knownDimensions() == d
 }

@@ -30,12 +30,13 @@ var (
 	// other dimensions, not finite or zero. Nothing of it is cached.
 	ErrBadAnswer = errors.New("provider's answer is not usable")
 
-	// ErrModelChanged: the answer names another model than earlier answers did,
-	// and Options.Strict is set.
+	// ErrModelChanged: the provider answers with another model than before: with
+	// vectors of other dimensions than the cached ones of the same call, or, if
+	// Options.Strict is set, under another name.
 	ErrModelChanged = errors.New("provider answered with another model than before")
 
-	// ErrSiblingFailed: the request was not sent, because another one of the call
-	// failed in a way that this one would too. It wraps that failure.
+	// ErrSiblingFailed: the request was not sent, because others of the call failed
+	// in a way that this one would too. It wraps the failure.
 	ErrSiblingFailed = errors.New("not sent after another request failed")
 
 	// ErrWriteLost: the cache acknowledged a write and doesn't have it.
@@ -79,12 +80,14 @@ type Reason struct {
 // frequent first.
 func (e *PartialError) Reasons() []Reason {
 	var reasons []Reason
+	known := make(map[string]int) // position in reasons, by message
 	for _, failure := range e.Failures {
 		message := failure.Err.Error()
-		at := slices.IndexFunc(reasons, func(r Reason) bool { return r.Err.Error() == message })
-		if at < 0 {
+		at, ok := known[message]
+		if !ok {
+			at = len(reasons)
+			known[message] = at
 			reasons = append(reasons, Reason{Err: failure.Err})
-			at = len(reasons) - 1
 		}
 		reasons[at].Texts++
 	}

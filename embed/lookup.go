@@ -239,7 +239,7 @@ func (l *lookup) readPiece(ctx context.Context, from, to int, countOnly bool) er
 			reason = record.Load(row, value, &l.digests[i], &scope)
 			if reason == record.Valid && l.rows.dimensions == 0 && !countOnly {
 				// The first valid record tells the length of the model's vectors.
-				if c.learnDimensions(dimensions) == dimensions {
+				if c.learnFromRecord(dimensions) == dimensions {
 					l.rows.make(dimensions)
 					copy(l.rows.row(i), row)
 				} else {

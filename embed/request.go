@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,9 +19,10 @@ type siblings struct {
 	store  bool
 	slots  chan struct{} // one for each request under way
 
-	mu    sync.Mutex
-	cause error         // the first fatal failure
-	stops chan struct{} // closed then
+	mu       sync.Mutex
+	unusable int           // answers in a row
+	cause    error         // the first failure that stopped the others
+	stops    chan struct{} // closed then
 }
 
 func (c *Client) newSiblings(store bool) *siblings {
@@ -39,6 +41,25 @@ func (s *siblings) stopWith(cause error) {
 	if s.cause == nil {
 		s.cause = cause
 		close(s.stops)
+	}
+}
+
+// unusableAnswers is after how many unusable answers in a row nothing more is
+// sent: each was paid for, and the next would be like them.
+const unusableAnswers = 3
+
+// noteUsable notes whether a request had an answer of use.
+func (s *siblings) noteUsable(err error) {
+	s.mu.Lock()
+	if errors.Is(err, ErrBadAnswer) {
+		s.unusable++
+	} else if err == nil {
+		s.unusable = 0
+	}
+	stop := s.unusable >= unusableAnswers
+	s.mu.Unlock()
+	if stop {
+		s.stopWith(err)
 	}
 }
 
@@ -94,6 +115,7 @@ func (s *siblings) perform(ctx context.Context, r *request) {
 	if err == nil {
 		err = c.bind(ctx, r, answer)
 	}
+	s.noteUsable(err)
 	if err != nil {
 		c.countRequest(&r.usage)
 		r.fail(err)
@@ -173,7 +195,7 @@ func (s *siblings) attempt(ctx context.Context, r *request, texts []string, atte
 	// From here on the request may be billed: it runs to its own time-out.
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.RequestTimeout)
-	answer, err := c.provider.Embed(limited, texts)
+	answer, err := c.provider.Embed(limited, slices.Clone(texts)) // a provider may edit what it gets
 	if err == nil && answer == nil {
 		err = fmt.Errorf("%w: there is none", ErrBadAnswer)
 	}
@@ -214,7 +236,7 @@ func (c *Client) bill(r *request, answer *Answer) int64 {
 	for _, m := range r.misses {
 		bytes += len(m.text)
 	}
-	tokens := int64(answer.Tokens)
+	tokens := min(int64(answer.Tokens), mostBilled)
 	if tokens < 0 {
 		c.countTokens(r.misses)
 		tokens = 0
@@ -227,6 +249,10 @@ func (c *Client) bill(r *request, answer *Answer) int64 {
 	c.rate.note(bytes, tokens)
 	return tokens
 }
+
+// mostBilled is far above any request, and keeps sums from overflowing on an
+// answer that lies.
+const mostBilled = 1 << 40
 
 const firstBackoff = 500 * time.Millisecond
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/embedonce/embedonce/backend"
@@ -72,10 +73,11 @@ func (s *Stream) Usage() Usage {
 // its chunk of at most 512 texts and all before that are there. It can be ranged
 // over once.
 //
-// The source runs on a goroutine of its own and is ahead of the consumer by a
-// bounded number of texts. All ends only when the source has returned: one that
-// can block should watch ctx. Requests that were sent are stored even if the
-// consumer leaves.
+// The source runs on a goroutine of its own, ahead of the consumer by a bounded
+// number of texts and bytes. When the stream ends early, since the consumer leaves,
+// ctx ends or something failed for good, All doesn't wait for it: a source that
+// waits for its next text goes on waiting, and then its yield returns false.
+// Requests that were sent are stored all the same.
 //
 // # Errors
 //
@@ -94,17 +96,17 @@ func (s *Stream) All() iter.Seq2[StreamItem, error] {
 		// Ends with the consumer: the source and the planner then stop.
 		ctx, leave := context.WithCancel(s.ctx)
 		p := newPipeline(s, ctx)
-		wait := p.run()
-		stop := func() {
-			leave()
-			if cause := wait(); cause != nil {
-				panic(cause) // the source's, on the consumer's goroutine
-			}
-		}
+		planned := p.run()
 		err := func() error {
-			defer stop() // also when the consumer panics or ends its goroutine
+			defer func() { // also when the consumer panics or ends its goroutine
+				leave()
+				<-planned
+			}()
 			return p.emit(yield)
 		}()
+		if failure := p.sourceFailure.Load(); failure != nil && failure.panicked != nil {
+			panic(failure.panicked) // on the consumer's goroutine
+		}
 		if err != nil {
 			yield(StreamItem{Index: -1}, fmt.Errorf("embed: stream: %w", err))
 		}
@@ -130,8 +132,12 @@ const (
 	// A chunk is what is looked up together.
 	chunkTexts = 512
 	chunkBytes = 1 << 20
-	// windowBytes bounds the vectors of the chunks that are not yet yielded.
-	windowBytes = 24 << 20
+	// The window is the chunks that are not yet yielded: so many bytes of vectors,
+	// but at most so many chunks, which bounds their texts.
+	windowBytes  = 24 << 20
+	windowChunks = 32
+	// queueBytes bounds the texts that the source is ahead of the planner.
+	queueBytes = 1 << 20
 	// unstoredAnswers is after how many answers in a row that could not be stored
 	// a stream stops: it would be paid for again, and so would its neighbours.
 	unstoredAnswers = 3
@@ -145,9 +151,14 @@ type pipeline struct {
 	ctx    context.Context
 
 	texts    chan streamText
+	queued   atomic.Int64  // bytes in texts
+	room     chan struct{} // has one when queued has fallen
 	window   chan struct{} // a place for each chunk that is not yet yielded
 	chunks   chan *chunk   // in order
 	siblings *siblings
+
+	// How the source failed to come to its end; nil if it didn't.
+	sourceFailure atomic.Pointer[sourceFailure]
 
 	// The planner's.
 	packer  *packer
@@ -160,6 +171,13 @@ type streamText struct {
 	id, text string
 }
 
+// sourceFailure is a panic of the source, or the end of its goroutine.
+type sourceFailure struct {
+	panicked any // nil for the end of its goroutine
+}
+
+var errSourceExit = errors.New("the source ended its goroutine (runtime.Goexit) instead of returning")
+
 type chunk struct {
 	index  int // of its first text
 	ids    []string
@@ -171,12 +189,13 @@ type chunk struct {
 func newPipeline(s *Stream, ctx context.Context) *pipeline {
 	c := s.client
 	dimensions := orDefault(c.knownDimensions(), 3072)
-	chunks := max(4, windowBytes/(4*dimensions*chunkTexts))
+	chunks := min(max(4, windowBytes/(4*dimensions*chunkTexts)), windowChunks)
 	return &pipeline{
 		stream:   s,
 		client:   c,
 		ctx:      ctx,
 		texts:    make(chan streamText, chunkTexts),
+		room:     make(chan struct{}, 1),
 		window:   make(chan struct{}, chunks),
 		chunks:   make(chan *chunk, chunks),
 		siblings: c.newSiblings(!s.opts.NoStore),
@@ -186,28 +205,68 @@ func newPipeline(s *Stream, ctx context.Context) *pipeline {
 	}
 }
 
-// run starts source and planner. The returned function waits for both, and
-// returns what the source panicked with, or nil.
-func (p *pipeline) run() (wait func() any) {
-	var wg sync.WaitGroup
-	var cause any
-	wg.Go(func() {
-		defer close(p.texts)
-		defer func() { cause = recover() }()
-		for id, text := range p.stream.source {
-			select {
-			case p.texts <- streamText{id, text}:
-			case <-p.ctx.Done():
-				return
-			case <-p.siblings.stops:
-				return
-			}
+// run starts source and planner. The channel it returns is closed when the planner
+// has ended.
+func (p *pipeline) run() (planned <-chan struct{}) {
+	done := make(chan struct{})
+	go p.runSource()
+	go func() {
+		defer close(done)
+		p.plan()
+	}()
+	return done
+}
+
+// runSource takes texts from the source until it ends, or nobody wants more.
+func (p *pipeline) runSource() {
+	defer close(p.texts)
+	returned := false
+	defer func() {
+		switch cause := recover(); {
+		case cause != nil && p.ctx.Err() != nil:
+			panic(cause) // the stream is over: there is nobody else to tell
+		case cause != nil || !returned:
+			p.sourceFailure.Store(&sourceFailure{cause})
 		}
-	})
-	wg.Go(p.plan)
-	return func() any {
-		wg.Wait()
-		return cause
+	}()
+	for id, text := range p.stream.source {
+		if !p.enqueue(streamText{id, text}) {
+			break
+		}
+	}
+	returned = true
+}
+
+// enqueue waits for room and hands a text to the planner; false means that the
+// stream is over.
+func (p *pipeline) enqueue(t streamText) bool {
+	for p.queued.Load() > queueBytes {
+		select {
+		case <-p.room:
+		case <-p.ctx.Done():
+			return false
+		case <-p.siblings.stops:
+			return false
+		}
+	}
+	p.queued.Add(int64(len(t.text)))
+	select {
+	case p.texts <- t:
+		return true
+	case <-p.ctx.Done():
+		return false
+	case <-p.siblings.stops:
+		return false
+	}
+}
+
+// dequeued makes room for the source.
+func (p *pipeline) dequeued(t streamText) {
+	if p.queued.Add(-int64(len(t.text))) <= queueBytes {
+		select {
+		case p.room <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -253,6 +312,8 @@ func (p *pipeline) take() (ids, texts []string, paused, more bool) {
 			case next, ok = <-p.texts:
 			case <-lingered:
 				return ids, texts, true, true
+			case <-p.siblings.stops:
+				return ids, texts, false, false
 			case <-p.ctx.Done():
 				return nil, nil, false, false
 			}
@@ -260,6 +321,7 @@ func (p *pipeline) take() (ids, texts []string, paused, more bool) {
 		if !ok {
 			return ids, texts, false, false
 		}
+		p.dequeued(next)
 		ids, texts = append(ids, next.id), append(texts, next.text)
 		bytes += len(next.text)
 	}

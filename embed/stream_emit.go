@@ -37,6 +37,11 @@ func (p *pipeline) emit(yield func(StreamItem, error) bool) error {
 	if err := p.ctx.Err(); err != nil {
 		return err
 	}
+	if e.fatal == nil {
+		if p.sourceFailure.Load() != nil {
+			return errSourceExit // a panic goes its own way
+		}
+	}
 	return e.fatal
 }
 

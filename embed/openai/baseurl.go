@@ -1,7 +1,9 @@
 package openai
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -35,7 +37,8 @@ func hostOf(u *url.URL) string {
 }
 
 // identityOf returns the normalised form of a base URL: spellings of one address
-// share their vectors. It has no credentials and no query.
+// share their vectors. It has no credentials. A query may choose the model behind a
+// gateway, and may be a key: its digest is in the identity.
 func identityOf(u *url.URL) string {
 	scheme, host, port := strings.ToLower(u.Scheme), hostOf(u), u.Port()
 	if strings.Contains(host, ":") {
@@ -44,7 +47,11 @@ func identityOf(u *url.URL) string {
 	if port != "" && !(scheme == "http" && port == "80") && !(scheme == "https" && port == "443") {
 		host += ":" + port
 	}
-	return scheme + "://" + host + strings.TrimRight(u.EscapedPath(), "/")
+	identity := scheme + "://" + host + strings.TrimRight(u.EscapedPath(), "/")
+	if u.RawQuery != "" {
+		identity += fmt.Sprintf("?sha256=%x", sha256.Sum256([]byte(u.RawQuery)))
+	}
+	return identity
 }
 
 // carrierNAT is shared address space (RFC 6598), which overlay networks use too.

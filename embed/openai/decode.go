@@ -154,6 +154,11 @@ func (d *decoder) item() error {
 			d.bad = badIndex
 		}
 	}
+	if d.bad != nil {
+		// Nothing of data is of use any more: a hostile answer must not fill memory.
+		d.floats, d.ends, d.index = nil, nil, nil
+		return nil
+	}
 	d.ends = append(d.ends, len(d.floats))
 	d.index = append(d.index, index)
 	d.indexed = d.indexed || index >= 0

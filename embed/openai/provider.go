@@ -75,9 +75,11 @@ func (p *Provider) GoString() string { return p.String() }
 
 // hide keeps a secret out of errors. What is shorter than any real key, such as
 // the "ollama" or "x" that local servers are given, is part of too many words.
-func (p *Provider) hide(secret string) {
-	if len(secret) >= 8 {
-		p.secrets = append(p.secrets, secret)
+func (p *Provider) hide(secrets ...string) {
+	for _, secret := range secrets {
+		if len(secret) >= 8 {
+			p.secrets = append(p.secrets, secret)
+		}
 	}
 }
 
@@ -118,8 +120,15 @@ func (b *builder) build() *Provider {
 		p.endpoint = endpointOf(b.base, b.o.APIVersion).String()
 		password, _ := b.base.User.Password()
 		p.hide(password)
+		p.hide(b.base.User.Username())
+		for _, values := range b.base.Query() {
+			p.hide(values...)
+		}
 	}
 	p.hide(b.o.APIKey)
+	for _, values := range b.o.Header {
+		p.hide(values...)
+	}
 	client := http.Client{}
 	if b.o.HTTPClient != nil {
 		client = *b.o.HTTPClient
@@ -278,13 +287,24 @@ func (b *builder) spec() embed.Spec {
 	if b.o.Dimensions != nil {
 		s.Dimensions = new(*b.o.Dimensions)
 	}
+	param := func(name string, value any) {
+		if s.Params == nil {
+			s.Params = make(map[string]any)
+		}
+		s.Params[name] = value
+	}
 	for name, raw := range b.extra {
 		if name != "user" {
-			if s.Params == nil {
-				s.Params = make(map[string]any)
-			}
-			s.Params[name] = raw
+			param(name, raw)
 		}
+	}
+	// Under which name the API is told decides whether it understands: a name that
+	// it ignores gives other vectors than the right one.
+	if b.o.Dimensions != nil && b.o.DimensionsField != "dimensions" {
+		param(b.o.DimensionsField, *b.o.Dimensions)
+	}
+	if b.o.Role != "" {
+		param(b.o.RoleField, b.o.Role)
 	}
 	if l := b.o.Limits; l != nil {
 		if l.Items < 0 || l.Tokens < 0 || l.Bytes < 0 || l.TextTokens < 0 {

@@ -69,7 +69,7 @@ func TestIdentity(t *testing.T) {
 		{"https://api.openai.com/V1", "https://api.openai.com/V1"}, // paths have a case
 		{"http://example.com:80", "http://example.com"},
 		{"http://example.com:443/", "http://example.com:443"},
-		{"https://user:password@example.com/v1?key=1#part", "https://example.com/v1"},
+		{"https://user:password@example.com/v1?key=1#part", "https://example.com/v1?sha256=5d5a2f99dc823ee5357501a9a7f36c05c75ae708616f943ebcc21530b9d998cc"},
 		{"http://[::1]:8080/v1", "http://[::1]:8080/v1"},
 		{"http://[0:0:0:0:0:0:0:1]:8080/v1", "http://[::1]:8080/v1"},
 		{"http://127.0.0.1:11434/v1", "http://127.0.0.1:11434/v1"},
@@ -257,7 +257,7 @@ func TestParams(t *testing.T) {
 	extra := map[string]any{"truncate": "END", "nested": map[string]any{"n": json.Number("9007199254740993")}, "user": "me", "zero": nil, "html": "<&>"}
 	n := 256
 	p := New("m", &Options{APIKey: secret, Extra: extra, Dimensions: &n, Role: "query", RoleField: "task", Prefix: "query: "})
-	want := `{"html":"<&>","nested":{"n":9007199254740993},"truncate":"END","zero":null}`
+	want := `{"html":"<&>","nested":{"n":9007199254740993},"task":"query","truncate":"END","zero":null}`
 	for range 2 {
 		spec, err := p.Spec()
 		require.NoError(t, err)
@@ -276,9 +276,20 @@ func TestParams(t *testing.T) {
 	require.Nil(t, specOf(t, "m", Options{Extra: map[string]any{"user": "me"}}).Params, "user can't change a vector")
 }
 
+// The name under which the API is told of role and dimensions is part of the key:
+// one that it ignores gives other vectors than the right one.
+func TestFieldNamesAreParams(t *testing.T) {
+	require.Equal(t, map[string]any{"input_type": "query"}, specOf(t, "m", Options{Role: "query", RoleField: "input_type"}).Params)
+	require.Equal(t, map[string]any{"inputtype": "query"}, specOf(t, "m", Options{Role: "query", RoleField: "inputtype"}).Params)
+	require.Equal(t, map[string]any{"output_dimension": 256}, specOf(t, "m", Options{Dimensions: new(256), DimensionsField: "output_dimension"}).Params)
+	require.Nil(t, specOf(t, "m", Options{Dimensions: new(256)}).Params)
+}
+
 func TestProviderPrintsNoKey(t *testing.T) {
 	p := New(small, &Options{APIKey: secret, BaseURL: "https://u:" + secret + "@example.com/v1?k=" + secret})
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
-		require.Equal(t, `openai.Provider("text-embedding-3-small" at https://example.com/v1)`, fmt.Sprintf(format, p))
+		printed := fmt.Sprintf(format, p)
+		require.True(t, strings.HasPrefix(printed, `openai.Provider("text-embedding-3-small" at https://example.com/v1?sha256=`), printed)
+		require.NotContains(t, printed, secret)
 	}
 }

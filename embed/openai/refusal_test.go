@@ -203,12 +203,18 @@ func TestRetryAfter(t *testing.T) {
 
 // Answers with status 200 that are none.
 func TestBadAnswers(t *testing.T) {
-	for _, body := range []string{"", "{", `{"data":[{"embedding":"AACA`, "<html>down</html>", `{"data":[]} {}`} {
+	for _, body := range []string{"", "{", `{"data":[{"embedding":"AACA`, `{"data":[]} {}`} {
 		e := embedErr(t, Options{}, answering(200, body, "x-request-id", "id"))
 		require.True(t, e.Transient && e.MaybeBilled && !e.Fatal, body)
 		require.Equal(t, "id", e.RequestID)
 		require.ErrorContains(t, e, "cut off or not JSON")
 		require.NotErrorIs(t, e, embed.ErrBadAnswer)
+	}
+	// A page is no answer of an API, and asking again doesn't make it one.
+	for _, body := range []string{"<html>down</html>", " \n<!doctype html>", "ok"} {
+		e := embedErr(t, Options{}, answering(200, body))
+		require.True(t, e.Fatal && !e.Transient && !e.MaybeBilled, body)
+		require.ErrorContains(t, e, "BaseURL")
 	}
 	for _, body := range []string{`{}`, `null`, `{"data":[{"embedding":null}]}`, `{"data":[{"embedding":[1],"index":"0"}]}`, `{"data":[{"embedding":"AAA="}]}`} {
 		e := embedErr(t, Options{}, answering(200, body))

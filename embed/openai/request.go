@@ -172,16 +172,27 @@ func (p *Provider) Embed(ctx context.Context, texts []string) (*embed.Answer, er
 		return nil, p.refusal(response, body)
 	}
 	if err != nil {
-		var syntax *syntaxError
-		return nil, &embed.ProviderError{
-			Status: response.StatusCode, RequestID: p.clean(requestID(response.Header)),
-			Transient: errors.As(err, &syntax), MaybeBilled: true, Err: err,
+		e := &embed.ProviderError{Status: response.StatusCode, RequestID: p.clean(requestID(response.Header)), MaybeBilled: true, Err: err}
+		if syntax := (*syntaxError)(nil); errors.As(err, &syntax) {
+			start := bytes.TrimLeft(body, " \t\r\n")
+			if page := len(start) > 0 && !bytes.ContainsAny(start[:1], "{["); page {
+				// Of a portal, or of the server's front door.
+				e.Fatal, e.MaybeBilled, e.Err = true, false, errNoAPI
+			} else {
+				e.Transient = true
+			}
 		}
+		return nil, e
 	}
 	return answer, nil
 }
 
-var errTooLong = errors.New("answer is longer than Options.MaxAnswerBytes")
+var (
+	errTooLong = errors.New("answer is longer than Options.MaxAnswerBytes")
+	errNoAPI   = errors.New("answer is not JSON: is BaseURL where the API begins, such as in \"/v1\"?")
+	// errNotShown stands for an error that would print more than it may.
+	errNotShown = errors.New("the cause is not shown, because it quotes the key or the answer")
+)
 
 // read reads a whole answer, of at most maxBytes.
 func (p *Provider) read(response *http.Response) ([]byte, error) {
@@ -234,8 +245,8 @@ func (p *Provider) noAnswer(ctx context.Context, err error, maybeBilled bool) er
 	for errors.As(err, &wrapped) {
 		err = wrapped.Err
 	}
-	if p.clean(err.Error()) == "" {
-		err = errors.New("the cause is not shown, because it quotes the key")
+	if !p.canBeShown(err) {
+		err = errNotShown
 	}
 	e := &embed.ProviderError{MaybeBilled: maybeBilled, Transient: true, Err: err}
 	if ended := ctx.Err(); ended != nil {
@@ -245,6 +256,15 @@ func (p *Provider) noAnswer(ctx context.Context, err error, maybeBilled bool) er
 		}
 	}
 	return e
+}
+
+// canBeShown says whether err quotes neither a secret nor what the server sent, as
+// net/http does of an answer that it can't parse: a server can send back the text.
+func (p *Provider) canBeShown(err error) bool {
+	message := err.Error()
+	broken := strings.Contains(message, "transport connection broken") || strings.Contains(message, "malformed")
+	plain := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return (!broken || plain) && p.clean(message) != ""
 }
 
 // clean returns s, or "" if it has a secret in it.

@@ -212,3 +212,41 @@ func TestNoHTTP(t *testing.T) {
 	require.NoError(t, listener.Close())
 	<-done
 }
+
+// TestErrorsQuoteNothingOfTheAnswer: a server that is none sends the text back,
+// and net/http quotes it.
+func TestErrorsQuoteNothingOfTheAnswer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	answers := []string{"TEXT\r\n\r\n", "HTTP/1.1 200 OK\r\nTEXT\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: TEXT\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: TEXT\r\n\r\n", "HTTP/1.1 TEXT\r\n\r\n"}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for _, answer := range answers {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = http.ReadRequest(bufio.NewReader(conn))
+			_, _ = io.WriteString(conn, strings.ReplaceAll(answer, "TEXT", text))
+			_ = conn.Close()
+		}
+	}()
+	transport := &http.Transport{DisableKeepAlives: true}
+	p := New("m", &Options{BaseURL: "http://" + listener.Addr().String(), APIKey: secret, HTTPClient: &http.Client{Transport: transport}})
+	for _, answer := range answers {
+		got, err := p.Embed(t.Context(), []string{text})
+		e := requireProviderError(t, got, err)
+		require.NotContains(t, e.Error(), text, answer)
+	}
+	<-served
+}
+
+// TestHeaderSecretsAreHidden: a key in a header of one's own is a secret too.
+func TestHeaderSecretsAreHidden(t *testing.T) {
+	e := embedErr(t, Options{Header: http.Header{"X-Api-Key": {"header-secret"}}}, answering(401, `{"error":{"code":"header-secret","message":"bad key header-secret"}}`))
+	require.NotContains(t, e.Error(), "header-secret")
+	require.NotContains(t, e.Detail(), "header-secret")
+}
