@@ -113,7 +113,8 @@ func (s *Suite) benchGet(b *testing.B, point benchmark) {
 		}
 	}
 	// Calls walk through all entries in an order that is not the one of writing.
-	order := e.rand("order").Perm(point.entries)
+	stored, missing := e.keys("entry", point.entries), e.keys("missing", point.n)
+	e.rand("order").Shuffle(len(stored), func(i, j int) { stored[i], stored[j] = stored[j], stored[i] })
 	var calls atomic.Int64
 	worker := func(times int) error {
 		keys := make([]backend.Key, point.n)
@@ -121,9 +122,9 @@ func (s *Suite) benchGet(b *testing.B, point benchmark) {
 			start := int(calls.Add(1)) * point.n
 			for i := range keys {
 				if i*100 < point.hit*point.n {
-					keys[i] = e.key("entry", order[(start+i)%point.entries])
+					keys[i] = stored[(start+i)%len(stored)]
 				} else {
-					keys[i] = e.key("missing", start+i)
+					keys[i] = missing[i]
 				}
 			}
 			found := 0

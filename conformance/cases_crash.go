@@ -177,11 +177,11 @@ func (e *env) crashBatch(run, n int) []backend.Item {
 	return e.batch(e.keys(fmt.Sprintf("run %d batch %d", run, n), size), 1)
 }
 
-// crashWhileWriting kills a writer after so many lines, which hits it anywhere in
-// the next call. Soak does it at random times and more often.
+// crashWhileWriting kills a writer when it has said that it begins with a large
+// batch. Soak does it at random times and more often.
 func crashWhileWriting(e *env) {
 	location := e.location()
-	for run, lines := range []int{3, 10, 25} {
+	for run, lines := range []int{7, 11, 25} /* begin 3, 5 and 12: 200, 512 and 512 items */ {
 		e.killWriter(location, run, func(p *process, said *crashLog) {
 			for range lines {
 				if !said.next(p) {

@@ -118,7 +118,7 @@ var batchMutants = []mutant{
 				return err
 			}
 		})},
-	{name: "takes what it can't reach for missing", must: []string{"drop/cut"},
+	{name: "takes what it can't reach for missing", must: []string{"drop/cut"}, may: []string{"read/visit-error-of-context", "ctx/cut"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
 				err := c.GetMany(ctx, keys, visit)

@@ -252,7 +252,7 @@ var closeMutants = []mutant{
 				return c.info
 			}
 		})},
-	{name: "leaves a goroutine when visit stops a read", must: []string{"close/leaves-nothing", "read/visit-error"}, may: []string{"read/*", "txn/visit-rules"},
+	{name: "leaves a goroutine when visit stops a read", must: []string{"close/leaves-nothing", "read/visit-error"}, may: []string{"read/*", "txn/visit-rules", "ctx/cut", "drop/cut", "close/then-closed"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
 				done := make(chan struct{})

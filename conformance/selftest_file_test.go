@@ -351,7 +351,7 @@ func (c *fileCache) store(ctx context.Context, items []backend.Item) error {
 				return errors.New("file: write failed")
 			}
 			if i%16 == 15 {
-				time.Sleep(200 * time.Microsecond)
+				time.Sleep(time.Millisecond)
 			}
 			if err := c.append(frame(items[i : i+1])); err != nil {
 				return err

@@ -34,7 +34,7 @@ func suite(maxBytes int64) conformance.Suite {
 
 func TestConformance(t *testing.T) { suite(64 << 20).Run(t) }
 func TestSoak(t *testing.T)        { suite(64 << 20).Soak(t) }
-func BenchmarkMemory(b *testing.B) { suite(1 << 30).Bench(b) }
+func BenchmarkCache(b *testing.B)  { suite(1 << 30).Bench(b) }
 
 // A cache that is smaller than what is put into it shows that it evicts only
 // what it may.

@@ -110,8 +110,9 @@ func injectFault(t testing.TB, location string, f conformance.Fault) (undo func(
 		return withTrigger(t, location, fmt.Sprintf(
 			`WHEN (SELECT count(*) FROM entries) >= %d BEGIN SELECT RAISE(%s, 'injected'); END`, count(t, location)+int64(f.Item), how))
 	case conformance.Slow:
-		return withTrigger(t, location,
-			`BEGIN SELECT count(*) FROM (WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 8000) SELECT x FROM c); END`)
+		return withTrigger(t, location, // once or twice in a batch of a case
+			`WHEN (SELECT count(*) FROM entries) % 30 = 0 OR EXISTS (SELECT 1 FROM entries WHERE key = NEW.key AND id % 30 = 0)
+			BEGIN SELECT count(*) FROM (WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 30000) SELECT x FROM c); END`)
 	case conformance.Full:
 		opened.writers(t, location, "PRAGMA max_page_count = 1") // SQLite raises it to the size the file has
 		return func() { opened.writers(t, location, "PRAGMA max_page_count = 4294967294") }
