@@ -24,10 +24,12 @@ func (m *Map) GetMany(ctx context.Context, keys []backend.Key, visit func(int, [
 		return err
 	}
 	for i, key := range keys {
-		if value, ok := m.entries[key]; ok {
-			if err := visit(i, value); err != nil && !errors.Is(err, backend.ErrForeign) {
-				return fmt.Errorf("visit: %w", err)
-			}
+		err := ctx.Err()
+		if value, ok := m.entries[key]; ok && err == nil {
+			err = visit(i, value)
+		}
+		if err != nil && !errors.Is(err, backend.ErrForeign) {
+			return fmt.Errorf("read: %w", err)
 		}
 	}
 	return nil

@@ -30,6 +30,9 @@ func (c *Client) bind(ctx context.Context, r *request, answer *Answer) error {
 			return fmt.Errorf("%w: vectors of %d and of %d dimensions", ErrBadAnswer, dimensions, len(vector))
 		}
 	}
+	if dimensions > record.MaxDimensions {
+		return fmt.Errorf("%w: vectors of %d dimensions; at most %d are taken", ErrBadAnswer, dimensions, record.MaxDimensions)
+	}
 	before := c.knownDimensions()
 	usable := 0
 	for at, vector := range answer.Vectors {
@@ -47,7 +50,11 @@ func (c *Client) bind(ctx context.Context, r *request, answer *Answer) error {
 	if usable == 0 {
 		return nil
 	}
-	if !c.learnFromAnswer(dimensions) {
+	switch right, disputed := c.learnFromAnswer(dimensions); {
+	case disputed:
+		r.disputed = fmt.Errorf("%w: its vectors have %d dimensions, the cached ones %d; if it was replaced, raise Options.Generation or set its dimensions", ErrModelChanged, dimensions, before)
+		return nil
+	case !right:
 		return fmt.Errorf("%w: vectors of %d dimensions, not %d as asked for or seen before", ErrBadAnswer, dimensions, c.knownDimensions())
 	}
 	if before != 0 && before != dimensions {

@@ -144,7 +144,7 @@ func TestWriteIsRetried(t *testing.T) {
 	}{
 		{3, errDisk, 4, true}, {4, errDisk, 4, false},
 		{1, backend.ErrReadOnly, 1, false}, {1, backend.ErrClosed, 1, false}, {1, backend.ErrUnsupported, 1, false},
-		{1, backend.ErrCorrupt, 2, true},
+		{1, backend.ErrCorrupt, 1, false},
 	} {
 		for _, strict := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d times %v, strict %v", test.failures, test.err, strict), func(t *testing.T) {

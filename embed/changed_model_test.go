@@ -20,7 +20,8 @@ func unnamed(dimensions int, faults ...embedtest.Fault) *embedtest.Provider {
 
 // TestModelReplacedBehindItsName: the model behind an address is another one now,
 // with longer vectors, and the cache has the old ones. What the provider sends is
-// paid for, so it is kept; old vectors count no longer, and no response has both.
+// paid for, so it is kept; three answers that agree make the old vectors count no
+// longer; and no response has both.
 func TestModelReplacedBehindItsName(t *testing.T) {
 	cache := newTestCache()
 	old := newClient(t, unnamed(4), &embed.Options{Cache: cache})
@@ -29,23 +30,44 @@ func TestModelReplacedBehindItsName(t *testing.T) {
 
 	provider := unnamed(8)
 	client := newClient(t, provider, &embed.Options{Cache: cache})
-	mixed := []string{"a", "b", "c"}
-	response, err := client.Embed(t.Context(), mixed)
-	require.ErrorIs(t, failures(t, err)[2], embed.ErrModelChanged)
-	require.Equal(t, 4, response.Dimensions())
-	require.Equal(t, 1, provider.Requests())
+	for _, text := range []string{"c", "d"} {
+		response, err := client.Embed(t.Context(), []string{"a", "b", text})
+		require.ErrorIs(t, failures(t, err)[2], embed.ErrModelChanged)
+		require.Equal(t, 2, response.Usage.Hits)
+		require.Equal(t, 4, response.Dimensions())
+	}
+	_, err = client.Embed(t.Context(), []string{"a", "e"})
+	require.ErrorIs(t, failures(t, err)[1], embed.ErrModelChanged, "its hit is of the old model")
 
-	response, err = client.Embed(t.Context(), mixed)
-	requireVectors(t, mixed, response, err)
+	all := []string{"a", "b", "c", "d", "e"}
+	response, err := client.Embed(t.Context(), all)
+	requireVectors(t, all, response, err)
 	require.Equal(t, 8, response.Dimensions())
-	require.Equal(t, 1, response.Usage.Hits, "what was paid for was kept")
+	require.Equal(t, 3, response.Usage.Hits, "what was paid for was kept")
 	require.Equal(t, map[string]int{"dimensions": 2}, response.Usage.Foreign)
-	require.Equal(t, 2, provider.Requests())
+	require.Equal(t, 4, provider.Requests())
 
-	response, err = client.Embed(t.Context(), mixed)
-	requireVectors(t, mixed, response, err)
-	require.Equal(t, 3, response.Usage.Hits)
-	require.Equal(t, 2, provider.Requests())
+	response, err = client.Embed(t.Context(), all)
+	requireVectors(t, all, response, err)
+	require.Equal(t, 5, response.Usage.Hits)
+	require.Equal(t, 4, provider.Requests())
+}
+
+// TestOneOddAnswer, of a gateway that fell back to another model, does not outweigh
+// a cache that has served hits.
+func TestOneOddAnswer(t *testing.T) {
+	cache := newTestCache()
+	old := newClient(t, unnamed(8), &embed.Options{Cache: cache})
+	_, err := old.Embed(t.Context(), numbered(20))
+	require.NoError(t, err)
+
+	client := newClient(t, unnamed(8, embedtest.Fault{Dimensions: 16}), &embed.Options{Cache: cache})
+	_, err = client.Embed(t.Context(), append(numbered(20), "odd"))
+	require.ErrorIs(t, err, embed.ErrModelChanged)
+	texts := append(numbered(20), "odd", "next")
+	response, err := client.Embed(t.Context(), texts)
+	requireVectors(t, texts, response, err)
+	require.Equal(t, 20, response.Usage.Hits)
 }
 
 // Without a hit in the call there is nothing to mix.
@@ -57,7 +79,11 @@ func TestModelReplacedWithoutHits(t *testing.T) {
 	client := newClient(t, unnamed(8), &embed.Options{Cache: cache})
 	_, err = client.Embed(t.Context(), []string{"a"}) // learns 4
 	require.NoError(t, err)
-	texts := []string{"c", "d"}
+	for _, text := range []string{"b", "c"} {
+		_, err = client.Embed(t.Context(), []string{text})
+		require.ErrorIs(t, err, embed.ErrModelChanged)
+	}
+	texts := []string{"d", "e"}
 	response, err := client.Do(t.Context(), &embed.Call{Texts: texts, Into: make([]float32, 100)})
 	requireVectors(t, texts, response, err)
 	require.Equal(t, 8, response.Dimensions())

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/embedonce/embedonce/backend"
+	"github.com/embedonce/embedonce/internal/record"
 )
 
 // estimateShare is how much of a limit is used where the tokenizer only
@@ -50,7 +51,8 @@ type Client struct {
 	running sync.WaitGroup
 	usage   Usage
 	// dimensionsSure: dimensions are from the settings or an answer, not a record.
-	dimensionsSure bool
+	dimensionsSure    bool
+	dissent, dissents int // the last answer's length, and how many in a row had it
 
 	scratch sync.Pool // of *lookup
 }
@@ -116,11 +118,11 @@ func (s *Spec) check(set *Options) error {
 	if s.IdentityIsLocal && set.Cache != nil && set.Cache.Info().Reach == backend.ReachHosts {
 		problem("the provider is known only by an address that means another one on each machine, and machines share the cache: give the provider a name")
 	}
-	if s.Dimensions != nil && *s.Dimensions < 0 {
-		problem("Dimensions is %d; allowed are 1 and more, or none", *s.Dimensions)
+	if s.Dimensions != nil && (*s.Dimensions < 0 || *s.Dimensions > record.MaxDimensions) {
+		problem("Dimensions is %d; allowed are 1 to %d, or none", *s.Dimensions, record.MaxDimensions)
 	}
-	if s.ModelDimensions < 0 || s.ModelDimensions > math.MaxInt32/4 {
-		problem("the provider's Spec.ModelDimensions is %d; allowed are 0 for unknown, and up to %d", s.ModelDimensions, math.MaxInt32/4)
+	if s.ModelDimensions < 0 || s.ModelDimensions > record.MaxDimensions {
+		problem("the provider's Spec.ModelDimensions is %d; allowed are 0 for unknown, and up to %d", s.ModelDimensions, record.MaxDimensions)
 	}
 	for _, limit := range []struct {
 		name  string
@@ -199,15 +201,29 @@ func (c *Client) learnFromRecord(d int) int {
 	return c.knownDimensions()
 }
 
-// learnFromAnswer says whether d is the length of the model's vectors. An answer
-// outweighs what a record told: the model may have been replaced since it was
-// stored, and what the provider sends now is what is paid for.
-func (c *Client) learnFromAnswer(d int) bool {
+// dissenters is how many answers in a row must agree on another length before what
+// a record told counts no longer. One alone can be a gateway's fallback.
+const dissenters = 3
+
+// learnFromAnswer says whether d is the length of the model's vectors. disputed says
+// that only a record told another one: then the model may have been replaced, and
+// what the provider sends now is paid for and worth keeping, but can't be used
+// beside the old ones.
+func (c *Client) learnFromAnswer(d int) (right, disputed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.dimensionsSure {
-		c.dimensions.Store(int64(d))
-		c.dimensionsSure = true
+	known := c.knownDimensions()
+	if c.dimensionsSure {
+		return known == d, false
 	}
-	return c.knownDimensions() == d
+	if d != c.dissent {
+		c.dissent, c.dissents = d, 0
+	}
+	c.dissents++
+	if known != 0 && known != d && c.dissents < dissenters {
+		return false, true
+	}
+	c.dimensions.Store(int64(d))
+	c.dimensionsSure = true
+	return true, false
 }

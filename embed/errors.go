@@ -26,8 +26,9 @@ var (
 	ErrBudget = errors.New("token budget is spent")
 
 	// ErrBadAnswer: a provider's answer can't be trusted: a wrong number of
-	// vectors, indexes that bind them to no text or twice to one, a vector of
-	// other dimensions, not finite or zero. Nothing of it is cached.
+	// vectors, indexes that bind them to no text or twice to one, or vectors of other
+	// dimensions; then nothing of it is used or cached. A single vector that is zero
+	// or not finite fails its own text alone.
 	ErrBadAnswer = errors.New("provider's answer is not usable")
 
 	// ErrModelChanged: the provider answers with another model than before: with

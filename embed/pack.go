@@ -18,7 +18,8 @@ type request struct {
 	done     chan struct{}
 	usage    Usage
 	cacheErr error
-	stored   bool
+	// Why its vectors, which are stored, can't be used; nil if they can.
+	disputed error
 
 	accounted bool // the stream's consumer has counted usage
 }

@@ -80,7 +80,7 @@ type Answer struct {
 	Index []int
 	// Model is the model that the answer names; "" where it names none.
 	Model string
-	// Tokens is what the answer says it bills; negative where it doesn't say.
+	// Tokens is what the answer says it bills; 0 or less where it doesn't say.
 	Tokens int
 }
 

@@ -18,9 +18,15 @@ type siblings struct {
 	client *Client
 	store  bool
 	slots  chan struct{} // one for each request under way
+	writes chan struct{} // one for each answer that is being stored
+
+	// stopUnstored is after how many answers in a row that could not be stored
+	// nothing more is sent; 0 is never.
+	stopUnstored int
 
 	mu       sync.Mutex
 	unusable int           // answers in a row
+	unstored int           // answers in a row
 	cause    error         // the first failure that stopped the others
 	stops    chan struct{} // closed then
 }
@@ -30,6 +36,7 @@ func (c *Client) newSiblings(store bool) *siblings {
 		client: c,
 		store:  store && c.cache != nil,
 		slots:  make(chan struct{}, c.opts.ConcurrentRequests),
+		writes: make(chan struct{}, c.opts.ConcurrentRequests),
 		stops:  make(chan struct{}),
 	}
 }
@@ -60,6 +67,21 @@ func (s *siblings) noteUsable(err error) {
 	s.mu.Unlock()
 	if stop {
 		s.stopWith(err)
+	}
+}
+
+// noteStored notes whether an answer could be stored.
+func (s *siblings) noteStored(err error) {
+	s.mu.Lock()
+	if err != nil {
+		s.unstored++
+	} else {
+		s.unstored = 0
+	}
+	unstored := s.unstored
+	s.mu.Unlock()
+	if s.stopUnstored > 0 && unstored >= s.stopUnstored {
+		s.stopWith(fmt.Errorf("%d answers in a row could not be stored: %w", unstored, err))
 	}
 }
 
@@ -111,7 +133,11 @@ func (r *request) fail(err error) {
 func (s *siblings) perform(ctx context.Context, r *request) {
 	c := s.client
 	answer, err := s.send(ctx, r)
-	<-s.slots // the next request need not wait for our write
+	// The next request need not wait for our write, as long as not too many answers
+	// wait for theirs.
+	s.writes <- struct{}{}
+	defer func() { <-s.writes }()
+	<-s.slots
 	if err == nil {
 		err = c.bind(ctx, r, answer)
 	}
@@ -126,9 +152,13 @@ func (s *siblings) perform(ctx context.Context, r *request) {
 		if r.cacheErr != nil {
 			r.usage.CacheFailures++
 		}
-		r.stored = r.cacheErr == nil
+		s.noteStored(r.cacheErr)
 	}
 	c.countRequest(&r.usage)
+	if r.disputed != nil {
+		r.fail(r.disputed)
+		return
+	}
 	close(r.done)
 }
 
@@ -237,7 +267,7 @@ func (c *Client) bill(r *request, answer *Answer) int64 {
 		bytes += len(m.text)
 	}
 	tokens := min(int64(answer.Tokens), mostBilled)
-	if tokens < 0 {
+	if tokens <= 0 { // no text costs nothing: a server that says 0 doesn't count
 		c.countTokens(r.misses)
 		tokens = 0
 		for _, m := range r.misses {

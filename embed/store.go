@@ -160,7 +160,7 @@ func (c *Client) writeBatch(ctx context.Context, items []backend.Item) error {
 
 // lastsForever says whether the same write would fail again.
 func lastsForever(err error) bool {
-	for _, sentinel := range []error{backend.ErrTooLarge, backend.ErrReadOnly, backend.ErrClosed, backend.ErrEmptyValue, errors.ErrUnsupported} {
+	for _, sentinel := range []error{backend.ErrTooLarge, backend.ErrReadOnly, backend.ErrCorrupt, backend.ErrClosed, backend.ErrEmptyValue, errors.ErrUnsupported} {
 		if errors.Is(err, sentinel) {
 			return true
 		}

@@ -74,10 +74,11 @@ func (s *Stream) Usage() Usage {
 // over once.
 //
 // The source runs on a goroutine of its own, ahead of the consumer by a bounded
-// number of texts and bytes. When the stream ends early, since the consumer leaves,
-// ctx ends or something failed for good, All doesn't wait for it: a source that
-// waits for its next text goes on waiting, and then its yield returns false.
-// Requests that were sent are stored all the same.
+// number of texts and bytes. All ends when the source has returned. When the stream
+// ends early, since the consumer leaves, ctx ends or something failed for good, the
+// source's next yield returns false; a source that doesn't come to it within a
+// second, since it waits for its next text, is left behind, and must not rely on
+// what its consumer releases. Requests that were sent are stored all the same.
 //
 // # Errors
 //
@@ -101,6 +102,7 @@ func (s *Stream) All() iter.Seq2[StreamItem, error] {
 			defer func() { // also when the consumer panics or ends its goroutine
 				leave()
 				<-planned
+				p.awaitSource()
 			}()
 			return p.emit(yield)
 		}()
@@ -136,6 +138,8 @@ const (
 	// but at most so many chunks, which bounds their texts.
 	windowBytes  = 24 << 20
 	windowChunks = 32
+	// sourceGrace is how long a stream that ended early waits for its source.
+	sourceGrace = time.Second
 	// queueBytes bounds the texts that the source is ahead of the planner.
 	queueBytes = 1 << 20
 	// unstoredAnswers is after how many answers in a row that could not be stored
@@ -190,6 +194,11 @@ func newPipeline(s *Stream, ctx context.Context) *pipeline {
 	c := s.client
 	dimensions := orDefault(c.knownDimensions(), 3072)
 	chunks := min(max(4, windowBytes/(4*dimensions*chunkTexts)), windowChunks)
+	siblings := c.newSiblings(!s.opts.NoStore)
+	siblings.stopUnstored = unstoredAnswers
+	if c.opts.Strict {
+		siblings.stopUnstored = 1
+	}
 	return &pipeline{
 		stream:   s,
 		client:   c,
@@ -198,7 +207,7 @@ func newPipeline(s *Stream, ctx context.Context) *pipeline {
 		room:     make(chan struct{}, 1),
 		window:   make(chan struct{}, chunks),
 		chunks:   make(chan *chunk, chunks),
-		siblings: c.newSiblings(!s.opts.NoStore),
+		siblings: siblings,
 		// A request may be open over many chunks, so its texts are always counted.
 		packer: c.newPacker(true),
 		flying: make(map[backend.Key]*miss),
@@ -222,10 +231,7 @@ func (p *pipeline) runSource() {
 	defer close(p.texts)
 	returned := false
 	defer func() {
-		switch cause := recover(); {
-		case cause != nil && p.ctx.Err() != nil:
-			panic(cause) // the stream is over: there is nobody else to tell
-		case cause != nil || !returned:
+		if cause := recover(); cause != nil || !returned {
 			p.sourceFailure.Store(&sourceFailure{cause})
 		}
 	}()
@@ -235,6 +241,24 @@ func (p *pipeline) runSource() {
 		}
 	}
 	returned = true
+}
+
+// awaitSource waits until the source has returned, so that it doesn't use what its
+// consumer releases after the stream; but not for ever, for it may itself wait for
+// something that comes no more.
+func (p *pipeline) awaitSource() {
+	timer := time.NewTimer(sourceGrace)
+	defer timer.Stop()
+	for {
+		select {
+		case _, more := <-p.texts: // closed when the source has returned
+			if !more {
+				return
+			}
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // enqueue waits for room and hands a text to the planner; false means that the

@@ -8,9 +8,8 @@ import (
 // emitter is the consumer's side of a stream.
 type emitter struct {
 	*pipeline
-	yield    func(StreamItem, error) bool
-	unstored int   // answers in a row that could not be stored
-	fatal    error // ends the stream after what was looked up already
+	yield func(StreamItem, error) bool
+	fatal error // ends the stream after what was looked up already
 }
 
 // emit yields the texts of all chunks. It returns what ended the stream early, or
@@ -106,22 +105,13 @@ func (m *miss) pending() *request {
 	return m.request
 }
 
-// account adds what a request did, once, and looks at whether it was stored.
+// account adds what a request did, once, and looks at whether the stream can go on.
 func (e *emitter) account(r *request, usage *Usage) {
 	if r.accounted {
 		return
 	}
 	r.accounted = true
 	usage.add(&r.usage)
-	switch {
-	case r.cacheErr != nil:
-		e.unstored++
-		if e.client.opts.Strict || e.unstored >= unstoredAnswers {
-			e.end(fmt.Errorf("%d answers in a row could not be stored: %w", e.unstored, r.cacheErr))
-		}
-	case r.stored:
-		e.unstored = 0
-	}
 	if cause := e.siblings.failure(); cause != nil {
 		e.end(cause)
 	}

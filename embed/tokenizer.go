@@ -58,7 +58,7 @@ func (estimate) Cut(text string, limit int) (string, int) {
 }
 
 // nextPiece returns the bytes of the piece that text begins with, at least 1,
-// and the tokens it costs, at most its bytes. A piece is up to four ASCII
+// and the tokens it costs, at most its bytes. A piece is up to five ASCII
 // letters with the space before them, up to three digits, or one character.
 func nextPiece(text string) (size, cost int) {
 	start := 0
@@ -68,7 +68,7 @@ func nextPiece(text string) (size, cost int) {
 	end := start
 	switch c := text[start]; {
 	case isASCIILetter(c):
-		for end < len(text) && end-start < 4 && isASCIILetter(text[end]) {
+		for end < len(text) && end-start < 5 && isASCIILetter(text[end]) {
 			end++
 		}
 		return end, 1

@@ -262,7 +262,11 @@ func (p *Provider) noAnswer(ctx context.Context, err error, maybeBilled bool) er
 // net/http does of an answer that it can't parse: a server can send back the text.
 func (p *Provider) canBeShown(err error) bool {
 	message := err.Error()
-	broken := strings.Contains(message, "transport connection broken") || strings.Contains(message, "malformed")
+	quotes := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(message, word) })
+	}
+	// The last two are of HTTP/2, whose GOAWAY has a text of the server's.
+	broken := quotes("transport connection broken", "malformed", "http2:", "GOAWAY")
 	plain := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 	return (!broken || plain) && p.clean(message) != ""
 }

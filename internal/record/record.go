@@ -23,6 +23,10 @@ const magic = "1emb"
 
 const elementFloat32 = 1
 
+// MaxDimensions is far above any embedding model's, and keeps a hostile length
+// from becoming a matrix that no machine holds.
+const MaxDimensions = 1 << 16
+
 // FlagLong marks the vector of a text so long that it could have been cut.
 const FlagLong uint16 = 1 << 0
 
@@ -132,7 +136,7 @@ func Shape(value []byte, want int) (dimensions int, reason Reason) {
 	}
 	d := binary.LittleEndian.Uint32(value[offDimensions:])
 	switch {
-	case d == 0 || d > math.MaxInt32/4 || want != 0 && d != uint32(want):
+	case d == 0 || d > MaxDimensions || want != 0 && d != uint32(want):
 		return 0, Dimensions
 	case len(value) != Size(int(d)):
 		return 0, Length
