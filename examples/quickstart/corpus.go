@@ -23,6 +23,9 @@ var (
 	jsonFiles = []string{".jsonl", ".ndjson"}
 )
 
+// byteOrderMark is what some editors on Windows begin a file with.
+const byteOrderMark = "\ufeff"
+
 // readPassages returns the passages of -in, or where that is "" the
 // documentation of Go's standard library.
 func readPassages(ctx context.Context, in string) ([]passage, error) {
@@ -37,10 +40,16 @@ func readPassages(ctx context.Context, in string) ([]passage, error) {
 	switch {
 	case info.IsDir():
 		passages, err = readDir(in)
+	case hasExtension(in, textFiles):
+		passages, err = readText(in, filepath.Base(in))
 	case hasExtension(in, jsonFiles):
 		passages, err = readJSONLines(in)
 	default:
-		return nil, fmt.Errorf("-in: %s is neither a directory nor named %s", in, strings.Join(jsonFiles, " or "))
+		return nil, fmt.Errorf("-in: %s is no directory; a file has to be named %s", in,
+			strings.Join(slices.Concat(textFiles, jsonFiles), ", "))
+	}
+	if err == nil && len(passages) == 0 {
+		err = fmt.Errorf("%s has no text", in)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("-in: %w", err)
@@ -73,23 +82,31 @@ func readDir(dir string) ([]passage, error) {
 		if entry.IsDir() || !hasExtension(path, textFiles) {
 			return nil
 		}
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
 		name, err := filepath.Rel(dir, path)
 		if err != nil {
 			return err
 		}
-		for n, text := range paragraphs(string(content)) {
-			passages = append(passages, passage{id: fmt.Sprintf("%s#%d", filepath.ToSlash(name), n+1), text: text})
-		}
-		return nil
+		more, err := readText(path, filepath.ToSlash(name))
+		passages = append(passages, more...)
+		return err
 	})
 	if err == nil && len(passages) == 0 {
 		err = fmt.Errorf("no text in the %s files below %s", strings.Join(textFiles, ", "), dir)
 	}
 	return passages, err
+}
+
+// readText returns the paragraphs of a text file, with ids that begin with name.
+func readText(path, name string) ([]passage, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var passages []passage
+	for n, text := range paragraphs(strings.TrimPrefix(string(content), byteOrderMark)) {
+		passages = append(passages, passage{id: fmt.Sprintf("%s#%d", name, n+1), text: text})
+	}
+	return passages, nil
 }
 
 // paragraphs splits text at its blank lines.
@@ -108,7 +125,7 @@ func paragraphs(text string) []string {
 }
 
 // readJSONLines returns the passages of a file with {"id": "...", "text": "..."}
-// on each line; other fields and blank lines are passed over.
+// on each line; an id may be a number. Other fields and blank lines are passed over.
 func readJSONLines(path string) ([]passage, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -122,6 +139,9 @@ func readJSONLines(path string) ([]passage, error) {
 		if err != nil && err != io.EOF {
 			return nil, err
 		}
+		if number == 1 {
+			line = bytes.TrimPrefix(line, []byte(byteOrderMark))
+		}
 		if line := bytes.TrimSpace(line); len(line) > 0 {
 			p, err := parseLine(line)
 			if err != nil {
@@ -130,25 +150,38 @@ func readJSONLines(path string) ([]passage, error) {
 			passages = append(passages, p)
 		}
 		if err == io.EOF {
-			break
+			return passages, nil
 		}
 	}
-	if len(passages) == 0 {
-		return nil, fmt.Errorf("%s has no line", path)
-	}
-	return passages, nil
 }
 
 func parseLine(line []byte) (passage, error) {
-	var fields struct{ ID, Text *string }
+	var fields struct{ ID, Text json.RawMessage }
 	if err := json.Unmarshal(line, &fields); err != nil {
+		if wrongType := new(json.UnmarshalTypeError); errors.As(err, &wrongType) {
+			err = fmt.Errorf("the line is a JSON %s, not an object", wrongType.Value)
+		}
 		return passage{}, err
 	}
-	if fields.ID == nil {
+	switch {
+	case fields.ID == nil:
 		return passage{}, errors.New(`"id" is missing`)
-	}
-	if fields.Text == nil {
+	case fields.Text == nil:
 		return passage{}, errors.New(`"text" is missing`)
 	}
-	return passage{id: *fields.ID, text: *fields.Text}, nil
+	var p passage
+	if isNumber := strings.IndexByte("-0123456789", fields.ID[0]) >= 0; isNumber {
+		p.id = string(fields.ID) // as it is spelled
+	} else if !unquote(fields.ID, &p.id) {
+		return passage{}, errors.New(`"id" has to be a string or a number`)
+	}
+	if !unquote(fields.Text, &p.text) {
+		return passage{}, errors.New(`"text" has to be a string`)
+	}
+	return p, nil
+}
+
+// unquote sets to to the string that value is, or returns false where it is none.
+func unquote(value json.RawMessage, to *string) bool {
+	return value[0] == '"' && json.Unmarshal(value, to) == nil
 }

@@ -102,6 +102,12 @@ func TestReadDir(t *testing.T) {
 		require.Equal(t, passages, linked)
 	}
 
+	one, err := readPassages(t.Context(), filepath.Join(dir, "a", "c.TXT"))
+	require.NoError(t, err)
+	require.Equal(t, []passage{{"c.TXT#1", "one"}, {"c.TXT#2", "two"}, {"c.TXT#3", "three"}}, one)
+
+	_, err = readPassages(t.Context(), filepath.Join(dir, "empty.md"))
+	require.ErrorContains(t, err, "empty.md has no text")
 	_, err = readPassages(t.Context(), writeFiles(t, map[string]string{"a.go": "package a\n"}))
 	require.ErrorContains(t, err, "-in: no text in the .md, .markdown, .txt, .text files below ")
 }
@@ -117,19 +123,43 @@ func TestReadJSONLines(t *testing.T) {
 	require.Equal(t, []passage{{"1", "one"}, {"2", "zwei ü"}, {"3", long}}, passages)
 }
 
+func TestIDsMayBeNumbers(t *testing.T) {
+	for _, id := range []string{"7", "-1", "0", "1.50", "1e3", "123456789012345678901234567890"} {
+		p, err := parseLine([]byte(`{"id": ` + id + ` ,"text":"a"}`))
+		require.NoError(t, err)
+		require.Equal(t, passage{id, "a"}, p)
+	}
+}
+
+func TestByteOrderMarkIsNoText(t *testing.T) {
+	dir := writeFiles(t, map[string]string{
+		"a.jsonl": byteOrderMark + `{"id":"1","text":"one"}` + "\n",
+		"b.md":    byteOrderMark + "# Title\n",
+	})
+	passages, err := readPassages(t.Context(), filepath.Join(dir, "a.jsonl"))
+	require.NoError(t, err)
+	require.Equal(t, []passage{{"1", "one"}}, passages)
+	passages, err = readPassages(t.Context(), filepath.Join(dir, "b.md"))
+	require.NoError(t, err)
+	require.Equal(t, []passage{{"b.md#1", "# Title"}}, passages)
+}
+
 func TestBadJSONLinesAreNamed(t *testing.T) {
 	good := `{"id":"1","text":"secret text"}` + "\n"
 	for name, test := range map[string]struct{ content, want string }{
-		"no JSON":        {good + "\n" + "secret text\n", "x.jsonl:3: "},
-		"cut off":        {good + `{"id":"2","te`, "x.jsonl:2: "},
-		"two in a line":  {good + `{"id":"2","text":"a"} {}`, "x.jsonl:2: "},
-		"a list":         {`["a","b"]`, "x.jsonl:1: "},
-		"null":           {good + "null\n", `x.jsonl:2: want {"id": "...", "text": "..."}: "id" is missing`},
-		"no id":          {`{"text":"a"}`, `x.jsonl:1: want {"id": "...", "text": "..."}: "id" is missing`},
-		"no text":        {good + good + `{"id":"a"}`, `x.jsonl:3: want {"id": "...", "text": "..."}: "text" is missing`},
-		"id no string":   {`{"id":7,"text":"a"}`, "x.jsonl:1: "},
-		"text no string": {`{"id":"7","text":["a"]}`, "x.jsonl:1: "},
-		"empty file":     {"\n", "x.jsonl has no line"},
+		"no JSON":       {good + "\n" + "secret text\n", "x.jsonl:3: "},
+		"cut off":       {good + `{"id":"2","te`, "x.jsonl:2: "},
+		"two in a line": {good + `{"id":"2","text":"a"} {}`, "x.jsonl:2: "},
+		"a list":        {`["a","b"]`, `x.jsonl:1: want {"id": "...", "text": "..."}: the line is a JSON array, not an object`},
+		"null":          {good + "null\n", `x.jsonl:2: want {"id": "...", "text": "..."}: "id" is missing`},
+		"no id":         {`{"text":"a"}`, `x.jsonl:1: want {"id": "...", "text": "..."}: "id" is missing`},
+		"no text":       {good + good + `{"id":"a"}`, `x.jsonl:3: want {"id": "...", "text": "..."}: "text" is missing`},
+		"id a list":     {`{"id":[7],"text":"a"}`, `x.jsonl:1: want {"id": "...", "text": "..."}: "id" has to be a string or a number`},
+		"id null":       {`{"id":null,"text":"a"}`, `"id" has to be a string or a number`},
+		"text a list":   {`{"id":"7","text":["a"]}`, `x.jsonl:1: want {"id": "...", "text": "..."}: "text" has to be a string`},
+		"text a number": {`{"id":"7","text":7}`, `"text" has to be a string`},
+		"text null":     {`{"id":"7","text":null}`, `"text" has to be a string`},
+		"empty file":    {"\n", "x.jsonl has no text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := writeFiles(t, map[string]string{"x.jsonl": test.content})
@@ -144,7 +174,7 @@ func TestBadJSONLinesAreNamed(t *testing.T) {
 func TestInIsSomethingElse(t *testing.T) {
 	dir := writeFiles(t, map[string]string{"a.pdf": "x"})
 	_, err := readPassages(t.Context(), filepath.Join(dir, "a.pdf"))
-	require.ErrorContains(t, err, "a.pdf is neither a directory nor named .jsonl or .ndjson")
+	require.ErrorContains(t, err, "a.pdf is no directory; a file has to be named .md, .markdown, .txt, .text, .jsonl, .ndjson")
 	_, err = readPassages(t.Context(), filepath.Join(dir, "missing"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "-in: ")

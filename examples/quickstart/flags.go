@@ -36,8 +36,8 @@ func parseSettings(args []string, help io.Writer) (*settings, error) {
 	s := &settings{}
 	set := flag.NewFlagSet("quickstart", flag.ContinueOnError)
 	set.SetOutput(io.Discard) // run prints the error
-	set.StringVar(&s.in, "in", "", "`DIR|FILE.jsonl`: embed the paragraphs of the text and markdown files below DIR,\n"+
-		`or a file with {"id": "...", "text": "..."} on each line; without it, the documentation of Go's standard library`)
+	set.StringVar(&s.in, "in", "", "`DIR|FILE`: embed the paragraphs of a text or markdown file, or of all below DIR,\n"+
+		`or a .jsonl file with {"id": "...", "text": "..."} on each line; without it, the documentation of Go's standard library`)
 	set.StringVar(&s.provider, "provider", "hashing", "`hashing|openai`: who makes the vectors; hashing is offline and free, and lexical, not semantic;\n"+
 		"openai is any OpenAI-compatible API, with the key in OPENAI_API_KEY")
 	set.StringVar(&s.baseURL, "base-url", "", "`URL` of an OpenAI-compatible API (default OPENAI_BASE_URL, else OpenAI's own)")

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -47,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err == nil:
 		return 0
 	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "quickstart: interrupted; what was embedded is in the cache: run it again to go on")
+		fmt.Fprintln(stderr, "quickstart: interrupted; run it again to go on where it stopped")
 		return 130
 	}
 	fmt.Fprintln(stderr, "quickstart:", err)
@@ -68,7 +69,9 @@ func embedAll(ctx context.Context, s *settings, stdout, stderr io.Writer) (_ *re
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, cache.Close()) }()
-	client, err := embed.New(s.newProvider(), &embed.Options{Cache: cache})
+	progress := newProgress(stderr, len(passages))
+	logger := slog.New(warnings{progress})
+	client, err := embed.New(s.newProvider(), &embed.Options{Cache: cache, Logger: logger})
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +81,7 @@ func embedAll(ctx context.Context, s *settings, stdout, stderr io.Writer) (_ *re
 	// Texts go in, vectors come out in the same order, in bounded memory.
 	r := &result{settings: s, passages: passages}
 	start := time.Now()
-	progress := newProgress(stderr, len(passages))
+	progress.start()
 	stream := client.Stream(ctx, pairs(passages), nil)
 	for item, err := range stream.All() {
 		switch {
@@ -91,12 +94,12 @@ func embedAll(ctx context.Context, s *settings, stdout, stderr io.Writer) (_ *re
 			r.found = append(r.found, found{passages[item.Index], item.Vector})
 		}
 		r.done++
-		progress.step()
+		progress.step(err != nil)
 	}
 	progress.finish()
 	r.usage, r.took = stream.Usage(), time.Since(start)
 
-	if s.query != "" && r.ended == nil {
+	if len(r.found) > 0 && r.ended == nil {
 		// Client.Rank would embed passages and query in one call; here the vectors
 		// of the passages are at hand.
 		r.query, r.queryErr = client.Embed(ctx, []string{s.query})

@@ -13,7 +13,22 @@ import (
 // closestShown is how many passages are shown for a query.
 const closestShown = 5
 
-// printClosest prints the passages that are closest to the query.
+// printQuery prints what came of the query, if there was one.
+func (r *result) printQuery(w io.Writer) {
+	switch {
+	case r.settings.query == "":
+	case r.queryErr != nil:
+		fmt.Fprintf(w, "\n-q got no vector: %v\n", r.queryErr)
+	case len(r.found) == 0:
+		fmt.Fprintln(w, "\n-q was left out: no passage has a vector to compare it with")
+	case r.query == nil:
+		fmt.Fprintln(w, "\n-q was left out: the run ended before all passages were done")
+	default:
+		r.printClosest(w)
+	}
+}
+
+// printClosest prints the passages that are closest to the query, equal ones once.
 func (r *result) printClosest(w io.Writer) {
 	type match struct {
 		found
@@ -26,7 +41,15 @@ func (r *result) printClosest(w io.Writer) {
 	slices.SortStableFunc(matches, func(a, b match) int { return cmp.Compare(b.score, a.score) })
 
 	fmt.Fprintf(w, "\nclosest to %q (requests for the query: %d):\n", r.settings.query, r.query.Usage.Requests)
-	for _, m := range matches[:min(closestShown, len(matches))] {
+	shown := make(map[string]bool)
+	for _, m := range matches {
+		if shown[m.text] {
+			continue
+		}
+		if len(shown) == closestShown {
+			break
+		}
+		shown[m.text] = true
 		fmt.Fprintf(w, "  %.3f  %s  %s\n", m.score, m.id, shortened(m.text))
 	}
 }

@@ -22,7 +22,7 @@ type result struct {
 	ended    error // why the run ended before all passages were done
 
 	found    []found         // the passages with a vector; nil without a query
-	query    *embed.Response // the query's vector; nil without one
+	query    *embed.Response // the query's vector; nil if it was not embedded
 	queryErr error
 }
 
@@ -94,16 +94,18 @@ func (r *result) print(w io.Writer) {
 		fmt.Fprintf(w, "%d passages were cut at the model's limit\n", u.Truncated)
 	}
 	r.printFailures(w)
-	if r.query != nil && r.queryErr == nil {
-		r.printClosest(w)
-	}
+	r.printQuery(w)
 }
 
 func (r *result) printFailures(w io.Writer) {
 	if r.failed() == 0 {
 		return
 	}
-	fmt.Fprintf(w, "\n%d of %d passages got no vector; the others are in the cache:\n", r.failed(), len(r.passages))
+	others := ""
+	if r.failed() < len(r.passages) && r.usage.CacheFailures == 0 {
+		others = "; the others are in the cache"
+	}
+	fmt.Fprintf(w, "\n%d of %d passages got no vector%s:\n", r.failed(), len(r.passages), others)
 	for _, reason := range r.reasons {
 		named, more := reason.ids, ""
 		if len(named) > 3 {

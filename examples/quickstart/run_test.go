@@ -162,6 +162,42 @@ func TestRefusedKeyEndsTheRun(t *testing.T) {
 	require.Contains(t, got.stderr, "status 401")
 	require.NotContains(t, got.stdout+got.stderr, "sk-test")
 	require.NotContains(t, got.stdout, "closest to")
+	require.NotContains(t, got.stdout, "the others are in the cache", "there are no others")
+	require.Contains(t, got.stdout, "-q was left out: no passage has a vector")
+}
+
+func TestRetriesAreShown(t *testing.T) {
+	in, cache := corpus(t, 3)
+	server(t, &embedtest.Options{FaultFunc: func(number int, _ embedtest.Request) embedtest.Fault {
+		if number == 1 {
+			return embedtest.Fault{Status: http.StatusServiceUnavailable}
+		}
+		return embedtest.Fault{}
+	}})
+	got := runProgram(t.Context(), "-in", in, "-cache", cache, "-provider", "openai", "-model", "m")
+	require.Equal(t, 0, got.code, got.stderr)
+	require.Regexp(t, `(?m)^retrying in \d+(\.\d+)?m?s: provider answered status 503`, got.stderr)
+}
+
+func TestInterruptBeforeTheFirstVector(t *testing.T) {
+	in, cache := corpus(t, 3)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	got := runProgram(ctx, "-in", in, "-cache", cache, "-q", "passage")
+	require.Equal(t, 130, got.code)
+	require.Contains(t, got.stderr, "interrupted; run it again to go on")
+	require.Contains(t, got.stdout, "\n3 of 3 passages got no vector:\n")
+	require.NotContains(t, got.stdout+got.stderr, "in the cache")
+}
+
+func TestEqualPassagesAreShownOnce(t *testing.T) {
+	again := `{"id":"again","text":"passage 7 of many, about the number 49"}`
+	in, cache := corpus(t, 10, again, again, again)
+	got := runProgram(t.Context(), "-in", in, "-cache", cache, "-q", "passage 7 number 49")
+	require.Equal(t, 0, got.code, got.stderr)
+	_, closest, _ := strings.Cut(got.stdout, "closest to")
+	require.Equal(t, 1, strings.Count(closest, "about the number 49"), closest)
+	require.Equal(t, closestShown, strings.Count(closest, "passage ")-1, "and five all the same")
 }
 
 func TestInterruptKeepsWhatWasEmbedded(t *testing.T) {
@@ -177,7 +213,7 @@ func TestInterruptKeepsWhatWasEmbedded(t *testing.T) {
 
 	first := runProgram(ctx, args...)
 	require.Equal(t, 130, first.code)
-	require.Contains(t, first.stderr, "interrupted; what was embedded is in the cache")
+	require.Contains(t, first.stderr, "interrupted; run it again to go on")
 	require.Contains(t, first.stdout, "of 400 passages got no vector")
 	paid := s.Texts()
 	require.Less(t, paid, 400)
