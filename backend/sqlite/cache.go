@@ -23,6 +23,10 @@ type Cache struct {
 
 	writing gate  // of one: guards writer
 	writer  *conn // nil if ReadOnly, or until the next SetMany replaces a broken one
+	// lockedSince is when a write first found the lock of SQLite taken, zero once
+	// one has got it.
+	lockedSince time.Time
+	log         logLimit
 
 	reading gate // as many as Options.Readers
 	mu      sync.Mutex
@@ -61,6 +65,7 @@ func Open(path string, opts *Options) (*Cache, error) {
 		options: o,
 		writing: make(gate, 1),
 		reading: make(gate, o.Readers),
+		log:     logLimit{bytes: logBytes, wait: logWait},
 		info: backend.Info{
 			Atomic:        true,
 			Durability:    backend.SurvivesPowerLoss,
@@ -85,6 +90,7 @@ func (c *Cache) open() error {
 	if err := makeFile(c.path, c.options.ReadOnly); err != nil {
 		return err
 	}
+	c.log.path = logPath(c.path)
 	if c.options.ReadOnly {
 		return c.openFirstReader()
 	}
@@ -115,7 +121,7 @@ func (c *Cache) open() error {
 // comes out of Open.
 func (c *Cache) openFirstReader() error {
 	if c.options.Immutable {
-		if err := checkNoLog(c.path); err != nil {
+		if err := checkNoLog(c.log.path); err != nil {
 			return err
 		}
 	}

@@ -24,7 +24,12 @@
 //	CREATE UNIQUE INDEX entries_key ON entries(key);
 //
 // Another program may put anything there, SQLite's columns have no fixed type: a
-// value that is no BLOB is visited as nil (rule G5).
+// value that is no BLOB is visited as nil (rule G5). It must not add tables,
+// views, triggers or indexes: Open refuses the file then, as SQLite would run what
+// is in them inside the calls of this package.
+//
+// On a damaged page GetMany leaves out the entries it can't read, visits the
+// others, and returns [backend.ErrCorrupt] at the end.
 //
 // # What survives
 //
@@ -35,10 +40,16 @@
 //
 // # Waiting
 //
-// A file has one writer at a time. SetMany waits for the others, in this process
-// and elsewhere, until its context ends; a context without a deadline waits for
-// Options.BusyTimeout, and then SetMany returns [backend.ErrUnavailable]. Readers
-// wait for nobody, except while another process creates or recovers the file.
+// A file has one writer at a time. SetMany waits for the other calls of its
+// handle until its context ends, and for a lock that another handle or process
+// holds until its context ends or Options.BusyTimeout is over, whichever comes
+// first; in the latter case it returns [backend.ErrUnavailable]. Readers wait for
+// nobody, except while another process creates or recovers the file.
+//
+// Readers that overlap without a pause keep SQLite from emptying NAME-wal. When it
+// is longer than 64 MiB after a batch, SetMany holds back the next batch of its
+// handle until no reader needs what is in it, for two seconds at most, and
+// empties it; if that fails it tries again 64 MiB later.
 //
 // A context is looked at while waiting and between entries; the one entry, or
 // the commit, that is being written is not interrupted.

@@ -22,7 +22,8 @@ const (
 	// pageCacheKiB is how much memory a connection may use for pages that the
 	// memory map doesn't cover: those in the log, and all of them without mmap.
 	pageCacheKiB = 16_000
-	// logBytes is what the log is cut to after it has been moved into the file.
+	// logBytes is what the log is cut to after it has been moved into the file; a
+	// longer one is cut by shortenLog if SQLite can't do it.
 	logBytes = 64 << 20
 
 	sqlGet = "SELECT value FROM entries WHERE key = ?1"
@@ -174,6 +175,16 @@ func (c *conn) beginWrite() error { return run(c.immediate) }
 // stored or not; end must follow.
 func (c *conn) commitWrite() error { return run(c.commit) }
 
+// checkpoint moves the log into the file and leaves it empty. While somebody
+// reads from the log it moves what it can and reports a lock that is taken.
+func (c *conn) checkpoint() error {
+	blocked, err := c.number("PRAGMA wal_checkpoint(TRUNCATE)")
+	if err == nil && blocked != 0 {
+		return sqlite.ResultBusy.ToError()
+	}
+	return err
+}
+
 // end leaves no statement and no transaction open, whatever state the
 // connection is in. After an error of it the connection must not be used again.
 func (c *conn) end() error {
@@ -181,17 +192,21 @@ func (c *conn) end() error {
 		// The result repeats the error that the last step returned.
 		_ = c.get.Reset()
 	}
-	if c.db.AutocommitEnabled() {
+	if !c.inTransaction() {
 		return nil
 	}
 	return c.exec("ROLLBACK")
 }
 
+// inTransaction is false if SQLite has ended the transaction after an error.
+func (c *conn) inTransaction() bool { return !c.db.AutocommitEnabled() }
+
 // endRead is end for a read transaction that went well, over a statement that is
 // prepared already.
 func (c *conn) endRead() error { return run(c.commit) }
 
-// lookup calls visit if the key is stored. It returns visit's error apart.
+// lookup calls visit if the key is stored. It returns visit's error apart. After
+// an error, too, another lookup may follow in the same transaction.
 func (c *conn) lookup(key *backend.Key, i int, visit func(int, []byte) error) (visitErr, err error) {
 	c.get.BindBytes(1, key[:])
 	found, err := c.get.Step()

@@ -57,17 +57,26 @@ func makeFile(path string, readOnly bool) error {
 	return fmt.Errorf("%w: it can't be created: %w", backend.ErrUnavailable, err)
 }
 
-// checkNoLog returns an error if there is a log beside the file: an immutable
-// database is read without it, and what is in it would be missing.
+// logPath returns the name of the log of the file at path, which exists. SQLite
+// keeps it beside the file that a symbolic link leads to.
+func logPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	return path + "-wal"
+}
+
+// checkNoLog returns an error if there is a log at path: an immutable database is
+// read without it, and what is in it would be missing.
 func checkNoLog(path string) error {
-	info, err := os.Stat(path + "-wal")
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 	}
-	return fmt.Errorf("%w: Options.Immutable is set, but %s-wal is not empty: another process uses the file, or did not close it; open it once without Immutable", backend.ErrUnavailable, path)
+	return fmt.Errorf("%w: Options.Immutable is set, but %s is not empty: another process uses the file, or did not close it; open it once without Immutable", backend.ErrUnavailable, path)
 }
 
 // checkInPlace returns errMoved unless path is still the file that is open. It

@@ -15,10 +15,15 @@ const (
 	layoutVersion = 1
 )
 
+const (
+	createTable = "CREATE TABLE entries(id INTEGER PRIMARY KEY, key BLOB NOT NULL, value)"
+	createIndex = "CREATE UNIQUE INDEX entries_key ON entries(key)"
+)
+
 // create is what makes an empty database ours; it runs in one transaction.
 var create = []string{
-	"CREATE TABLE entries(id INTEGER PRIMARY KEY, key BLOB NOT NULL, value)",
-	"CREATE UNIQUE INDEX entries_key ON entries(key)",
+	createTable,
+	createIndex,
 	fmt.Sprintf("PRAGMA application_id = %d", applicationID),
 	fmt.Sprintf("PRAGMA user_version = %d", layoutVersion),
 }
@@ -35,19 +40,45 @@ func (c *conn) checkLayout() (ours bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	tables, err := c.number("SELECT count(*) FROM sqlite_schema")
+	objects, err := c.number("SELECT count(*) FROM sqlite_schema")
 	if err != nil {
 		return false, err
 	}
 	switch {
-	case application == 0 && version == 0 && tables == 0:
+	case application == 0 && version == 0 && objects == 0:
 		return false, nil
 	case application != applicationID:
 		return false, fmt.Errorf("%w: it is a SQLite database of another application: application_id %#x, a cache has %#x", backend.ErrCorrupt, uint32(application), applicationID)
 	case version != layoutVersion:
 		return false, fmt.Errorf("%w: it has layout version %d (PRAGMA user_version), this program reads version %d", backend.ErrCorrupt, version, layoutVersion)
 	}
-	return true, nil
+	return true, c.checkObjects()
+}
+
+// checkObjects refuses a file with anything that SQLite would run inside our
+// statements: a trigger, a view in the place of the table, an index over an
+// expression can each keep a call busy for ever, whatever its context says.
+// SQLite goes by the text of a definition, and so does this.
+func (c *conn) checkObjects() error {
+	ours, err := c.number("SELECT count(*) FROM sqlite_schema WHERE sql = '" + createTable + "' AND type = 'table' AND name = 'entries'" +
+		" OR sql = '" + createIndex + "' AND type = 'index' AND name = 'entries_key'")
+	if err != nil {
+		return err
+	}
+	if ours != 2 {
+		return fmt.Errorf("%w: the table of entries is missing or has another form", backend.ErrCorrupt)
+	}
+	// An index that SQLite makes for a table has no definition of its own; the
+	// other two are what ANALYZE leaves.
+	foreign, err := c.text("SELECT CASE WHEN type IN ('table', 'index', 'view', 'trigger') THEN type ELSE 'row' END FROM sqlite_schema WHERE sql NOT IN ('" + createTable + "', '" + createIndex + "'," +
+		" 'CREATE TABLE sqlite_stat1(tbl,idx,stat)', 'CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)') LIMIT 1")
+	if err != nil {
+		return err
+	}
+	if foreign != "" {
+		return fmt.Errorf("%w: a cache has one table and one index, and this file also has: %s", backend.ErrCorrupt, foreign)
+	}
+	return nil
 }
 
 // readLayout is checkLayout in a transaction of its own.

@@ -129,6 +129,41 @@ func TestFilesThatAreNotOursAreRefused(t *testing.T) {
 			rawRun(t, path, "DROP TABLE entries")
 			return path
 		}, "table of entries is missing"},
+		"index is missing": {func(t *testing.T) string {
+			path := ours(t)
+			rawRun(t, path, "DROP INDEX entries_key")
+			return path
+		}, "table of entries is missing or has another form"},
+		"other index": {func(t *testing.T) string {
+			path := ours(t)
+			rawRun(t, path, "DROP INDEX entries_key", "CREATE INDEX entries_key ON entries(key)")
+			return path
+		}, "table of entries is missing or has another form"},
+		"view": {func(t *testing.T) string {
+			path := ours(t)
+			rawRun(t, path, "DROP TABLE entries", "CREATE VIEW entries(key, value) AS "+endless)
+			return path
+		}, "table of entries is missing or has another form"},
+		"trigger": {func(t *testing.T) string {
+			path := ours(t)
+			rawRun(t, path, "CREATE TRIGGER t AFTER INSERT ON entries BEGIN SELECT count(*) FROM ("+endless+"); END")
+			return path
+		}, "also has: trigger"},
+		"expression index": {func(t *testing.T) string {
+			path := ours(t)
+			rawRun(t, path, "CREATE INDEX more ON entries(hex(value))")
+			return path
+		}, "also has: index"},
+		"another view": {func(t *testing.T) string {
+			path := ours(t)
+			rawRun(t, path, "CREATE VIEW more AS SELECT 1")
+			return path
+		}, "also has: view"},
+		"another table": {func(t *testing.T) string {
+			path := ours(t)
+			rawRun(t, path, "CREATE TABLE more(x)")
+			return path
+		}, "also has: table"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -143,6 +178,35 @@ func TestFilesThatAreNotOursAreRefused(t *testing.T) {
 			after, _ := os.ReadFile(path)
 			require.Equal(t, before, after, "a file that is not ours is left as it is")
 		})
+	}
+}
+
+// endless would keep SQLite busy for ever.
+const endless = "SELECT CAST(x AS BLOB), x FROM (WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT x FROM c)"
+
+func TestWhatMayBeInOurFile(t *testing.T) {
+	path := testPath(t)
+	c := openTest(t, path, nil)
+	require.NoError(t, c.SetMany(ctxb, testItems(0, 3, 'a')))
+	r := openTest(t, path, &Options{ReadOnly: true})
+
+	// A handle that is open goes on when somebody adds to the file.
+	rawRun(t, path, "CREATE TRIGGER t AFTER INSERT ON entries BEGIN SELECT 1; END")
+	require.NoError(t, c.SetMany(ctxb, testItems(3, 1, 'a')))
+	require.Len(t, readAll(t, c, testKeys(5)), 4)
+	require.Len(t, readAll(t, r, testKeys(5)), 4)
+	_, err := Open(path, nil)
+	require.ErrorIs(t, err, backend.ErrCorrupt)
+	rawRun(t, path, "DROP TRIGGER t")
+
+	// The tools of SQLite leave the file ours.
+	rawRun(t, path, "ANALYZE")
+	require.Equal(t, "1", rawText(t, path, "SELECT count(*) FROM sqlite_schema WHERE name = 'sqlite_stat1'"))
+	copied := testPath(t)
+	rawRun(t, path, "VACUUM INTO '"+copied+"'", "VACUUM")
+	for _, p := range []string{path, copied} {
+		require.Len(t, readAll(t, openTest(t, p, nil), testKeys(5)), 4)
+		require.Len(t, readAll(t, openTest(t, p, &Options{ReadOnly: true}), testKeys(5)), 4)
 	}
 }
 

@@ -48,8 +48,11 @@ type Options struct {
 	Immutable bool
 	// Synchronous says when a batch counts as written; the default is Full.
 	Synchronous Synchronous
-	// BusyTimeout is how long a call whose context has no deadline waits for a
-	// lock that another process holds, and how long Open waits. 0 is 10 seconds.
+	// BusyTimeout is how long a call waits for a lock that another process or
+	// handle holds, and how long Open waits. A context that ends earlier ends the
+	// wait with its own error; BusyTimeout ends it with backend.ErrUnavailable.
+	// Calls that queue up behind each other for the same lock wait together, not
+	// one after the other. 0 is 10 seconds.
 	BusyTimeout time.Duration
 	// Readers is how many GetMany calls read at once, each over a connection of
 	// its own; more calls wait for their turn. 0 is GOMAXPROCS: more than one a

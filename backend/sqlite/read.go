@@ -29,13 +29,12 @@ func (c *Cache) getMany(ctx context.Context, keys []backend.Key, visit func(i in
 	if len(keys) == 0 {
 		return nil
 	}
-	start := time.Now()
 	if err := c.reading.pass(ctx); err != nil {
 		return c.ended(ctx, "wait for other reads", nil)
 	}
 	defer c.reading.leave()
 
-	r, err := c.beginRead(ctx, start)
+	r, err := c.beginRead(ctx)
 	if err != nil {
 		return err
 	}
@@ -48,17 +47,29 @@ func (c *Cache) getMany(ctx context.Context, keys []backend.Key, visit func(i in
 			err = c.fail("end of read", endErr)
 		}
 	}()
+	// A damaged page makes its own entries unreadable, not those beside it: what is
+	// not read counts as missing, and is paid for again.
+	damaged, damage := 0, error(nil)
 	for i := range keys {
 		if ctx.Err() != nil {
-			return c.ended(ctx, "read", nil)
+			return c.ended(ctx, "read", damage)
 		}
 		visitErr, err := r.lookup(&keys[i], i, visit)
 		if visitErr != nil && !errors.Is(visitErr, backend.ErrForeign) {
 			return fmt.Errorf("sqlite: visit: %w", visitErr)
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case failureOf(err) == corruptFailure && r.inTransaction():
+			if damaged++; damage == nil {
+				damage = err
+			}
+		default:
 			return c.fail("read", err)
 		}
+	}
+	if damage != nil {
+		return c.fail(fmt.Sprintf("read %d of %d keys", damaged, len(keys)), damage)
 	}
 	whole = true
 	return nil
@@ -73,7 +84,7 @@ func (r *conn) finishRead(whole bool) error {
 }
 
 // beginRead returns an idle reader, or a new one, in a read transaction.
-func (c *Cache) beginRead(ctx context.Context, start time.Time) (*conn, error) {
+func (c *Cache) beginRead(ctx context.Context) (*conn, error) {
 	r := c.idleReader()
 	if r == nil {
 		var err error
@@ -87,7 +98,7 @@ func (c *Cache) beginRead(ctx context.Context, start time.Time) (*conn, error) {
 			}
 		}
 	}
-	err := untilFree(ctx, start, c.options.BusyTimeout, func() error {
+	err := untilFree(ctx, time.Now(), c.options.BusyTimeout, func() error {
 		if err := r.ready(&c.options, true); err != nil {
 			return err
 		}

@@ -62,22 +62,22 @@ const (
 )
 
 // untilFree calls try until it does something else than report a lock that is
-// taken, and returns what it reported last. It gives up when ctx ends and, if
-// ctx has no deadline, when timeout is over, counted from start; it always tries
+// taken, and returns what it reported last. It gives up when ctx ends or when
+// timeout is over, counted from start, whichever comes first; it always tries
 // once. SQLite has no queue for its locks: asking again is the only way to wait.
 func untilFree(ctx context.Context, start time.Time, timeout time.Duration, try func() error) error {
-	_, hasDeadline := ctx.Deadline()
 	var timer *time.Timer
 	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
 		err := try()
 		if err == nil || failureOf(err) != busyFailure {
 			return err
 		}
-		if !hasDeadline && time.Since(start) >= timeout {
+		left := timeout - time.Since(start)
+		if left <= 0 {
 			return err
 		}
 		// Waiters that began together must not ask together.
-		jittered := pause/2 + rand.N(pause/2+1)
+		jittered := min(pause/2+rand.N(pause/2+1), left)
 		if timer == nil {
 			timer = time.NewTimer(jittered)
 			defer timer.Stop()

@@ -43,6 +43,7 @@ func (c *Cache) setMany(ctx context.Context, items []backend.Item) error {
 	err := c.writeBatch(ctx, start, items)
 	switch {
 	case err == nil:
+		c.shortenLog(ctx)
 		return nil
 	case ctx.Err() != nil:
 		return c.ended(ctx, "write", err)
@@ -60,11 +61,27 @@ func (c *Cache) writeBatch(ctx context.Context, start time.Time, items []backend
 		c.writer = w
 	}
 	w := c.writer
-	err := untilFree(ctx, start, c.options.BusyTimeout, func() error {
-		if err := w.ready(&c.options, false); err != nil {
-			return err
+	// BusyTimeout counts while SQLite's lock is taken, which may have begun while
+	// this call waited for others: then they don't add up. The others' own writing
+	// doesn't count.
+	from := time.Now()
+	if since := c.lockedSince; !since.IsZero() {
+		if from = start; since.After(start) {
+			from = since
 		}
-		return w.beginWrite()
+	}
+	err := untilFree(ctx, from, c.options.BusyTimeout, func() error {
+		err := w.ready(&c.options, false)
+		if err == nil {
+			err = w.beginWrite()
+		}
+		switch {
+		case err == nil:
+			c.lockedSince = time.Time{}
+		case failureOf(err) == busyFailure && c.lockedSince.IsZero():
+			c.lockedSince = time.Now()
+		}
+		return err
 	})
 	if err == nil {
 		err = c.storeAll(ctx, w, items)
