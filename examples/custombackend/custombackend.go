@@ -39,16 +39,18 @@ func (c *Cache) GetMany(ctx context.Context, keys []backend.Key, visit func(i in
 	c.calls.RLock()
 	defer c.calls.RUnlock()
 	found, _, err := c.find(ctx, keys)
-	for i, value := range found {
-		err := ctx.Err()
-		if err == nil && value != nil { // nil is missing
-			err = visit(i, value)
+	for i := 0; err == nil && i < len(found); i++ {
+		if err = ctx.Err(); err == nil && found[i] != nil { // nil is missing
+			err = visit(i, found[i])
 		}
-		if err != nil && !errors.Is(err, backend.ErrForeign) {
-			return fmt.Errorf("read: %w", err)
+		if errors.Is(err, backend.ErrForeign) {
+			err = nil
 		}
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	return nil
 }
 
 // find reads the files that are new since the last call, then looks for keys.
