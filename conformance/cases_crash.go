@@ -15,14 +15,20 @@ var crashCases = []testcase{
 }
 
 // roles are the parts that another process plays.
-var roles = map[string]func(c *child){
-	"write-and-die":   roleWriteAndDie,
-	"read-then-write": roleReadThenWrite,
-	"stay-in-txn":     roleStayInTxn,
-	"die-in-txn":      roleDieInTxn,
-	"die-in-visit":    roleDieInVisit,
-	"write-on":        roleWriteOn,
-	"write-beside":    roleWriteBeside,
+var roles = map[string]role{
+	"write-and-die":   {"open a new store, write to it and be killed", roleWriteAndDie},
+	"read-then-write": {"open a store that is open here, read it and write to it", roleReadThenWrite},
+	"stay-in-txn":     {"open a store that is open here and write to it in Txn", roleStayInTxn},
+	"die-in-txn":      {"open a new store and be killed in the middle of Txn", roleDieInTxn},
+	"die-in-visit":    {"open a new store and be killed in the middle of GetMany", roleDieInVisit},
+	"write-on":        {"open a new store", roleWriteOn},
+	"write-beside":    {"open a store that is open here and write to it", roleWriteBeside},
+}
+
+// role is such a part; action goes into the message when it fails.
+type role struct {
+	action string
+	play   func(c *child)
 }
 
 // childBatch is the n-th batch that a child writes.
@@ -137,8 +143,12 @@ func roleDieInVisit(c *child) {
 // dies opens a store whose last user was killed in the middle of a call.
 func (e *env) dies(role string) {
 	location := e.location()
-	for range 2 {
-		e.spawn(role, location, 0).expectEnd()
+	for round := range 2 {
+		p := e.spawn(role, location, 0)
+		if round > 0 {
+			p.action = "open the store after SIGKILL in the middle of a call, and be killed in the same way"
+		}
+		p.expectEnd()
 		c := e.open(location)
 		e.stored(c, "S3", "SetMany in a process that was then killed in another call", e.childBatch(0))
 		e.absent(c, "T3", "a transaction whose process was killed in fn", keysOf(e.childBatch(1)))
@@ -226,15 +236,20 @@ func (l *crashLog) next(p *process) bool {
 // stored. It returns the numbers of the acknowledged batches.
 func (e *env) killWriter(location string, run int, kill func(p *process, said *crashLog)) (acknowledged []int) {
 	p := e.spawn("write-on", location, run)
+	if run > 0 {
+		p.action = "open the store after SIGKILL in the middle of SetMany"
+	}
 	p.expect("ready")
+	p.action = "call SetMany and Txn until it is killed"
 	said := &crashLog{failed: make(map[int]bool)}
 	kill(p, said)
-	if err := p.cmd.Process.Kill(); err != nil {
-		e.Fatalf("kill the writer: %v; its output:\n%s", err, p.output.tail())
-	}
+	err := p.cmd.Process.Kill()
 	for said.next(p) {
 	}
 	<-p.ended
+	if err != nil || p.failed() {
+		p.broken("no end before it is killed")
+	}
 	c := e.open(location)
 	// One more than was announced: a line may be lost with the process.
 	for n := range said.begun + 1 {

@@ -22,7 +22,7 @@ func infoAsWanted(e *env) {
 	var wrong []string
 	compare := func(field string, got, want any) {
 		if got != want {
-			wrong = append(wrong, fmt.Sprintf("%s is %v, not %v", field, got, want))
+			wrong = append(wrong, fmt.Sprintf("Info.%s is %v, Suite.Want has %v", field, got, want))
 		}
 	}
 	compare("Atomic", got.Atomic, want.Atomic)
@@ -43,7 +43,11 @@ func infoAsWanted(e *env) {
 			compare(advice.field, advice.got, advice.want)
 		}
 	}
-	e.check(len(wrong) == 0, "I1", "Info", "what Suite.Want has", strings.Join(wrong, "; "))
+	fix := ": change the one that is wrong"
+	if len(wrong) > 1 {
+		fix += ", for each"
+	}
+	e.check(len(wrong) == 0, "I1", "Info", "the same in Info and Suite.Want", strings.Join(wrong, "; ")+fix)
 }
 
 func infoSane(e *env) {
@@ -124,13 +128,13 @@ func infoDurability(e *env) {
 		e.close(c)
 	}
 	claim := e.s.Want.Durability
-	got := fmt.Sprintf("the batch was there in %d of %d tries", kept, tries)
 	action := fmt.Sprintf("SIGKILL after an acknowledged SetMany; Info.Durability is %v", claim)
 	if claim >= backend.SurvivesCrash {
-		e.check(kept == tries, "S3", action, "the batch there in each try", got)
+		e.check(kept == tries, "S3", action, "the batch there in each try", fmt.Sprintf("the batch was there in %d of %d tries", kept, tries))
 		return
 	}
-	e.check(kept < tries, "I1", action, "a batch lost in some try, as Info says, or a claim of "+backend.SurvivesCrash.String(), got)
+	e.check(kept < tries, "I1", action, "a batch lost in some try, as Info says, or a claim of "+backend.SurvivesCrash.String(),
+		fmt.Sprintf("nothing was lost in %d kills: set Info.Durability (and Suite.Want) to SurvivesCrash", tries))
 }
 
 // infoReach decides the claim in both directions for handles of this process. A

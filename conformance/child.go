@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -87,13 +88,13 @@ func (r *runner) playChild(t testing.TB) bool {
 	if j.childOf != r.child {
 		return true
 	}
-	role := roles[j.Role]
-	if role == nil {
+	role, ok := roles[j.Role]
+	if !ok {
 		t.Fatalf("conformance: no part %q for a child", j.Role)
 	}
 	c := &child{TB: t, s: r.suite, job: j, lines: make(chan string)}
 	go c.listen()
-	role(c)
+	role.play(c)
 	os.Exit(0)
 	return true
 }
@@ -151,6 +152,7 @@ func (c *child) env() *env {
 type process struct {
 	e      *env
 	role   string
+	action string // what it is to do
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	lines  chan string
@@ -170,11 +172,17 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-func (b *lockedBuffer) tail() string {
+// excerpt leaves out the middle of what is long: a panic's reason comes first, a
+// failed test's last.
+func (b *lockedBuffer) excerpt() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	text := strings.TrimSpace(b.buf.String())
-	return text[max(0, len(text)-4000):]
+	const end = 3000
+	if len(text) <= 2*end {
+		return text
+	}
+	return text[:end] + "\n[...]\n" + text[len(text)-end:]
 }
 
 // reexec returns the command that runs test of this binary again for a job.
@@ -210,7 +218,7 @@ func reexec(j job) *exec.Cmd {
 func (e *env) spawn(role, location string, number int) *process {
 	e.labelled(false)
 	defer e.labelled(true)
-	p := &process{e: e, role: role, lines: make(chan string, 64), output: new(lockedBuffer), ended: make(chan struct{})}
+	p := &process{e: e, role: role, action: roles[role].action, lines: make(chan string, 64), output: new(lockedBuffer), ended: make(chan struct{})}
 	p.cmd = reexec(job{childOf: e.runner.child, Role: role, Location: location, Seed: e.seed, Number: number})
 	p.cmd.Stderr = p.output
 	var err error
@@ -249,7 +257,7 @@ func (p *process) next() (line string, ok bool) {
 	case line, ok = <-p.lines:
 		return line, ok
 	case <-timer.C:
-		p.e.Fatalf("the other process (%s) said nothing for %v; its output:\n%s", p.role, childPatience, p.output.tail())
+		p.e.Fatalf("the other process (%s) said nothing for %v; its output:\n%s", p.role, childPatience, p.output.excerpt())
 		return "", false
 	}
 }
@@ -259,7 +267,7 @@ func (p *process) expect(want string) {
 	line, ok := p.next()
 	if !ok {
 		<-p.ended
-		p.e.Fatalf("the other process (%s) ended (%v) before it said %q; its output:\n%s", p.role, p.err, want, p.output.tail())
+		p.broken(fmt.Sprintf("that it says %q", want))
 	}
 	if line != want {
 		p.e.Fatalf("the other process (%s): %s", p.role, line)
@@ -272,12 +280,32 @@ func (p *process) expectEnd() {
 		p.e.Fatalf("the other process (%s): %s", p.role, line)
 	}
 	<-p.ended
+	if p.failed() {
+		p.broken("no failure")
+	}
+}
+
+// failed says whether a child that has ended did so by a failure or a panic. On
+// Windows one that was killed has the exit code of a failure, but says nothing.
+func (p *process) failed() bool {
+	code := p.cmd.ProcessState.ExitCode()
+	return code > 0 && (runtime.GOOS != "windows" || code != 1 || p.output.excerpt() != "")
+}
+
+// broken fails the case for a child that has ended before it did its part.
+func (p *process) broken(want string) {
+	how := "exit status 0"
+	if p.err != nil {
+		how = p.err.Error()
+	}
+	p.e.Fatalf("rule %s\naction:  another process (%s) is to %s\nwant:    %s\ngot:     it ended: %s\nseed:    %d\nits output:\n%s",
+		ruleText("S3"), p.role, p.action, want, how, p.e.seed, p.output.excerpt())
 }
 
 // tell sends a line to the child.
 func (p *process) tell(line string) {
 	if _, err := io.WriteString(p.stdin, line+"\n"); err != nil {
-		p.e.Fatalf("tell the other process (%s): %v; its output:\n%s", p.role, err, p.output.tail())
+		p.e.Fatalf("tell the other process (%s): %v; its output:\n%s", p.role, err, p.output.excerpt())
 	}
 }
 

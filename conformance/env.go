@@ -68,6 +68,25 @@ func (e *env) close(c backend.Cache) {
 // cache opens a fresh store.
 func (e *env) cache() backend.Cache { return e.open(e.location()) }
 
+// attempt runs f in an environment of its own, which is cleaned up at the end of
+// f, and says whether f skipped, with its messages. If f fails, so does the case,
+// with the messages under the title.
+func (e *env) attempt(title string, seed uint64, f func(e *env)) (skipped bool, messages []string) {
+	rec := newRecorder(e.TB, e.Name())
+	own := &env{recorder: rec, runner: e.runner, s: e.s, seed: seed, label: e.label}
+	<-rec.run(func() {
+		own.labelled(true)
+		f(own)
+	})
+	failed, skipped, messages := rec.close()
+	messages = append([]string{title}, messages...)
+	if failed {
+		e.add(messages)
+		e.FailNow()
+	}
+	return skipped, messages
+}
+
 // plant puts a foreign entry under k.
 func (e *env) plant(location string, k backend.Key, what Foreign) {
 	e.labelled(false)

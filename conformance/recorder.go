@@ -71,6 +71,13 @@ func (r *recorder) note(message string) {
 	}
 }
 
+// add takes over the messages of another recorder.
+func (r *recorder) add(messages []string) {
+	for _, message := range messages {
+		r.note(message)
+	}
+}
+
 func (r *recorder) Log(args ...any)                 { r.record(fmt.Sprintln(args...)) }
 func (r *recorder) Logf(format string, args ...any) { r.record(fmt.Sprintf(format, args...)) }
 

@@ -251,8 +251,10 @@ func (r *runner) runAll(t *testing.T, soak bool) {
 			}
 		})
 	}
-	for _, line := range sum.skipped {
-		t.Logf("skipped %s", line)
+	if testing.Verbose() || !t.Failed() { // else it hides what failed
+		for _, line := range sum.skipped {
+			t.Logf("skipped %s", line)
+		}
 	}
 	t.Logf("conformance level %d: %d cases, %d passed, %d failed, %d skipped", Level, sum.ran, sum.passed, len(sum.failed), len(sum.skipped))
 }

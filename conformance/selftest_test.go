@@ -202,5 +202,15 @@ func TestFails(t *testing.T) {
 	if name == "unknown" {
 		suite.Skip = map[string]string{"read/nothing": "of this name"}
 	}
+	if name == "child" {
+		suite.Want.Durability = backend.SurvivesCrash
+		open := suite.Open
+		suite.Open = func(t testing.TB, location string) backend.Cache {
+			if currentJob() != nil {
+				t.Fatal("no store in another process")
+			}
+			return open(t, location)
+		}
+	}
 	suite.Run(t)
 }

@@ -84,21 +84,10 @@ func (e *env) rounds(f func(e *env, round int)) int {
 		if round > 0 && time.Now().After(end) {
 			return round
 		}
-		rec := newRecorder(e.TB, e.Name())
-		own := &env{recorder: rec, runner: e.runner, s: e.s, seed: e.seed + uint64(round), label: e.label}
-		<-rec.run(func() {
-			own.labelled(true)
-			f(own, round)
-		})
-		failed, skipped, messages := rec.close()
-		if failed || skipped {
-			e.recorder.mu.Lock()
-			e.messages = append(e.messages, fmt.Sprintf("round %d, seed %d:", round, own.seed))
-			e.messages = append(e.messages, messages...)
-			e.recorder.mu.Unlock()
-			if failed {
-				e.FailNow()
-			}
+		seed := e.seed + uint64(round)
+		skipped, messages := e.attempt(fmt.Sprintf("round %d, seed %d:", round, seed), seed, func(e *env) { f(e, round) })
+		if skipped {
+			e.add(messages)
 			e.SkipNow()
 		}
 	}
@@ -123,15 +112,36 @@ func soakReaders(e *env) {
 }
 
 func soakFaults(e *env) {
+	atItem := e.offers(FailAtItem)
+	var kinds []FaultKind // besides FailAtItem
+	for _, kind := range []FaultKind{Full, Slow, Cut, Locked} {
+		if e.offers(kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	if !atItem && len(kinds) == 0 {
+		e.Skipf("Suite.Fault offers no kind of fault")
+	}
 	n := e.rounds(func(e *env, round int) {
 		random := e.rand("fault")
-		if random.IntN(2) == 0 {
+		if len(kinds) == 0 || atItem && random.IntN(2) == 0 {
 			e.failsAt(random.IntN(e.atMost(512)))
 			return
 		}
-		e.writersUnder([]FaultKind{Full, Slow, Cut, Locked}[random.IntN(4)])
+		e.writersUnder(kinds[random.IntN(len(kinds))])
 	})
 	e.Logf("%d rounds", n)
+}
+
+// offers says whether the store can be made to fail in this way.
+func (e *env) offers(kind FaultKind) bool {
+	skipped, _ := e.attempt(fmt.Sprintf("a try of %v:", kind), e.seed, func(e *env) {
+		location := e.location()
+		c := e.open(location)
+		e.fault(location, Fault{Kind: kind})()
+		e.settle(c)
+	})
+	return !skipped
 }
 
 func soakClose(e *env) {
@@ -349,6 +359,9 @@ func soakProcesses(e *env) {
 				}
 			}
 			<-p.ended
+			if p.failed() {
+				p.broken("no failure")
+			}
 			for n := range highest + 2 { // the last one may not have been announced
 				items := e.batch(e.keys(fmt.Sprintf("child %d batch %d", i, n), e.atMost(1+n%60)), 1)
 				if done[n] {

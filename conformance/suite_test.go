@@ -3,6 +3,7 @@ package conformance
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,8 @@ func TestFailingSuite(t *testing.T) {
 		{"unknown entry of Skip", "unknown", "^TestFails$/^read$", true, []string{`Suite.Skip["read/nothing"] names no case`}},
 		{"one group by name", "right", "Fails/txn", false, []string{"17 cases, 17 passed"}},
 		{"no needs", "right", "Fails/crash", false, []string{"skipped crash/in-txn: Info.Durability is none"}},
+		{"child that can't open", "child", "Fails/crash/while-writing", true, []string{"rule S3: nil means",
+			"action:  another process (write-on) is to open a new store", "it ended: exit status 1", "no store in another process"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			output, err := again(t, c.run, c.variable)
@@ -67,6 +70,46 @@ func TestSkipKnownFailure(t *testing.T) {
 	t.Run("case", func(t *testing.T) { r.report(t, findCase("read/round-trip"), &sum) })
 	if len(sum.skipped) != 1 || len(sum.failed) != 0 {
 		t.Errorf("skipped %v, failed %v", sum.skipped, sum.failed)
+	}
+}
+
+// TestPartOfFaultAndPlant: a suite that offers some kinds of fault and of entry
+// gets what can be checked with these.
+func TestPartOfFaultAndPlant(t *testing.T) {
+	whole := mapSuite(mapInfo, func(c *mapCache) backend.Cache { return c })
+	run := func(name string, faults []FaultKind, plants Foreign) result {
+		suite := whole
+		suite.Fault = func(t testing.TB, location string, f Fault) func() {
+			if !slices.Contains(faults, f.Kind) {
+				return nil
+			}
+			return whole.Fault(t, location, f)
+		}
+		suite.Plant = func(t testing.TB, location string, k backend.Key, what Foreign) {
+			if what != plants {
+				t.Skip("not this kind")
+			}
+			whole.Plant(t, location, k, what)
+		}
+		r := &runner{suite: &suite, seed: fixedSeed, watchdog: time.Minute, patience: callPatience, duration: 50 * time.Millisecond}
+		return r.runCase(t, findCase(name))
+	}
+	for _, c := range []struct {
+		name    string
+		faults  []FaultKind
+		plants  Foreign
+		skipped bool
+	}{
+		{"soak/faults", []FaultKind{FailAtItem}, 0, false},
+		{"soak/faults", []FaultKind{Cut}, 0, false},
+		{"soak/faults", nil, 0, true},
+		{"foreign/in-txn", nil, Empty, false},
+		{"foreign/in-txn", nil, WrongType, false},
+		{"foreign/in-txn", nil, 0, true},
+	} {
+		if res := run(c.name, c.faults, c.plants); res.failed || res.skipped != c.skipped {
+			t.Errorf("%s with faults %v and entries %v: failed %v, skipped %v\n%s", c.name, c.faults, c.plants, res.failed, res.skipped, res.text())
+		}
 	}
 }
 
