@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -207,16 +208,31 @@ var writeMutants = []mutant{
 		})},
 	{name: "acknowledges before it stores", must: []string{"read/round-trip", "drop/sixteen-writers"}, may: anywhere,
 		suite: overMap(func(c *mapCache, b *broken) {
-			var late sync.WaitGroup
+			// It stores when the next read is over, however soon that comes.
+			var mu sync.Mutex
+			var late []itemsT
+			store := func() {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, items := range late {
+					_ = c.SetMany(context.Background(), items)
+				}
+				late = nil
+			}
 			b.set = func(ctx ctxT, items itemsT) error {
 				if err := c.info.Check(items); err != nil {
 					return err
 				}
-				items = cloneItems(items)
-				late.Go(func() { pause(); _ = c.SetMany(ctx, items) })
+				mu.Lock()
+				defer mu.Unlock()
+				late = append(late, cloneItems(items))
 				return nil
 			}
-			b.close = func() error { late.Wait(); return c.Close() }
+			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
+				defer store()
+				return c.GetMany(ctx, keys, visit)
+			}
+			b.close = func() error { store(); return c.Close() }
 		})},
 	{name: "invents a limit", must: []string{"size/one-batch-of-ten-thousand"}, may: []string{"size/*", "evict/*", "ctx/ends-during-get"},
 		suite: overMap(func(c *mapCache, b *broken) {
