@@ -2,9 +2,8 @@ package embed
 
 import (
 	"context"
-	"sync/atomic"
-
 	"log/slog"
+	"sync/atomic"
 )
 
 // tokenRate is how many tokens the provider billed for how many bytes.
