@@ -61,6 +61,12 @@
 // that truncates the file, is no error but a SIGBUS that ends the program.
 // Options.DisableMmap reads the usual way.
 //
+// # Space
+//
+// The room of removed entries is filled again by later ones. Cache.Compact gives it
+// back to the system, a step at a time, while the file is in use. Until then, and
+// in NAME-wal, what was removed can still be found on the disk.
+//
 // # Handles that are dropped
 //
 // The package starts no goroutine. A Cache that is dropped without Close loses

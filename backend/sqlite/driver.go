@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -27,6 +26,11 @@ const (
 	logBytes = 64 << 20
 
 	sqlGet = "SELECT value FROM entries WHERE key = ?1"
+	// Rows whose key is no key are not entries. A new row gets the largest id.
+	sqlScan   = "SELECT value, key, id FROM entries WHERE id > ?1 ORDER BY id LIMIT ?2"
+	sqlDelete = "DELETE FROM entries WHERE key = ?1"
+	sqlCount  = "SELECT count(*) FROM entries WHERE typeof(key) = 'blob' AND length(key) = 32"
+
 	sqlSet = "INSERT INTO entries(key, value) VALUES(?1, ?2) ON CONFLICT(key) DO UPDATE SET value = excluded.value"
 )
 
@@ -214,23 +218,24 @@ func (c *conn) lookup(key *backend.Key, i int, visit func(int, []byte) error) (v
 		return nil, err
 	}
 	if found {
-		visitErr, err = c.visitRow(i, visit)
+		visitErr, err = c.visitRow(c.get, i, visit)
 	}
 	return visitErr, errors.Join(err, c.get.Reset())
 }
 
-func (c *conn) visitRow(i int, visit func(int, []byte) error) (visitErr, err error) {
-	if c.get.ColumnType(0) != sqlite.TypeBlob {
+// visitRow calls visit with the first column of the row at which stmt stands.
+func (c *conn) visitRow(stmt *sqlite.Stmt, i int, visit func(int, []byte) error) (visitErr, err error) {
+	if stmt.ColumnType(0) != sqlite.TypeBlob {
 		return visit(i, nil), nil
 	}
-	size := c.get.ColumnLen(0)
+	size := stmt.ColumnLen(0)
 	if size == 0 {
 		return visit(i, []byte{}), nil
 	}
 	// The reader has the row's own memory and hands it, in one piece, to Write:
 	// nothing is copied, and the memory is lent until visit returns.
 	c.lend = lender{visit: visit, i: i}
-	n, err := c.get.ColumnReader(0).WriteTo(&c.lend)
+	n, err := stmt.ColumnReader(0).WriteTo(&c.lend)
 	visitErr = c.lend.err
 	c.lend = lender{}
 	if err == nil && n != int64(size) {
@@ -257,49 +262,4 @@ func (c *conn) store(item *backend.Item) error {
 	c.set.BindBytes(2, item.Value)
 	err := run(c.set)
 	return errors.Join(err, c.set.ClearBindings()) // frees the copy of the value
-}
-
-// failure is what went wrong, as far as the package treats it differently.
-type failure uint8
-
-const (
-	otherFailure   failure = iota
-	busyFailure            // somebody else holds a lock
-	fullFailure            // no space for more
-	corruptFailure         // no database, or a damaged one
-	readOnlyFailure
-	movedFailure   // the file is no longer where it was
-	tooBigFailure  // over SQLite's own limit
-	brokenFailure  // the file can't be opened, read or written
-	sharedNotFound // the files beside it can't be made
-)
-
-func failureOf(err error) failure {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return otherFailure
-	}
-	code := sqlite.ErrCode(err)
-	switch code {
-	case sqlite.ResultReadOnlyDBMoved:
-		return movedFailure
-	case sqlite.ResultReadOnlyCantInit, sqlite.ResultReadOnlyCantLock, sqlite.ResultReadOnlyDirectory:
-		return sharedNotFound
-	}
-	switch code.ToPrimary() {
-	case sqlite.ResultBusy, sqlite.ResultLocked:
-		return busyFailure
-	case sqlite.ResultFull:
-		return fullFailure
-	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
-		return corruptFailure
-	case sqlite.ResultReadOnly, sqlite.ResultPerm:
-		return readOnlyFailure
-	case sqlite.ResultTooBig:
-		return tooBigFailure
-	case sqlite.ResultCantOpen:
-		return sharedNotFound
-	case sqlite.ResultIOErr, sqlite.ResultProtocol:
-		return brokenFailure
-	}
-	return otherFailure
 }

@@ -47,3 +47,24 @@ func (c *Cache) shortenLog(ctx context.Context) {
 	}
 	c.log.again = 0
 }
+
+// cutLog moves the log into the file, which gets its new length by that. Readers
+// may keep it from that for logWait; the next Compact, or the last Close, does it
+// then.
+func (c *Cache) cutLog(ctx context.Context) error {
+	if err := c.writing.pass(ctx); err != nil {
+		return c.ended(ctx, "wait for other writes", nil)
+	}
+	defer c.writing.leave()
+	if c.writer == nil {
+		return nil // another call has found it broken, and says so
+	}
+	err := untilFree(ctx, time.Now(), c.log.wait, c.writer.checkpoint)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return c.ended(ctx, "compact", err)
+	case err != nil && failureOf(err) != busyFailure:
+		return c.fail("compact", err)
+	}
+	return nil
+}

@@ -32,27 +32,42 @@ func (c *Cache) setMany(ctx context.Context, items []backend.Item) error {
 	if len(items) == 0 {
 		return nil
 	}
+	return c.write(ctx, "write", func(w *conn) error {
+		for i := range items {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := w.store(&items[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// write runs work in one write transaction and commits it.
+func (c *Cache) write(ctx context.Context, doing string, work func(w *conn) error) error {
 	if c.options.ReadOnly {
-		return fmt.Errorf("sqlite: %s: write: %w: it was opened with Options.ReadOnly or Immutable", c.path, backend.ErrReadOnly)
+		return fmt.Errorf("sqlite: %s: %s: %w: it was opened with Options.ReadOnly or Immutable", c.path, doing, backend.ErrReadOnly)
 	}
 	start := time.Now()
 	if err := c.writing.pass(ctx); err != nil {
 		return c.ended(ctx, "wait for other writes", nil)
 	}
 	defer c.writing.leave()
-	err := c.writeBatch(ctx, start, items)
+	err := c.transact(ctx, start, work)
 	switch {
 	case err == nil:
 		c.shortenLog(ctx)
 		return nil
 	case ctx.Err() != nil:
-		return c.ended(ctx, "write", err)
+		return c.ended(ctx, doing, err)
 	}
-	return c.fail("write", err)
+	return c.fail(doing, err)
 }
 
-// writeBatch stores items in one transaction; the caller has passed c.writing.
-func (c *Cache) writeBatch(ctx context.Context, start time.Time, items []backend.Item) error {
+// transact runs work in one transaction; the caller has passed c.writing.
+func (c *Cache) transact(ctx context.Context, start time.Time, work func(w *conn) error) error {
 	if c.writer == nil {
 		w, err := openConn(c.path, &c.options, false)
 		if err != nil {
@@ -83,29 +98,27 @@ func (c *Cache) writeBatch(ctx context.Context, start time.Time, items []backend
 		}
 		return err
 	})
+	// Nothing half done may stay open, also when work panics; a connection that
+	// can't promise that goes.
+	committed := false
+	defer func() {
+		if !committed && w.end() != nil {
+			c.writer = nil
+			_ = w.close()
+		}
+	}()
 	if err == nil {
-		err = c.storeAll(ctx, w, items)
+		err = work(w)
 	}
 	if err == nil {
-		return nil
+		err = c.commitInPlace(ctx, w)
 	}
-	// Nothing half done may stay open; a connection that can't promise that goes.
-	if w.end() != nil {
-		c.writer = nil
-		_ = w.close()
-	}
+	committed = err == nil
 	return err
 }
 
-func (c *Cache) storeAll(ctx context.Context, w *conn, items []backend.Item) error {
-	for i := range items {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := w.store(&items[i]); err != nil {
-			return err
-		}
-	}
+// commitInPlace commits if the file is still where it was and ctx has not ended.
+func (c *Cache) commitInPlace(ctx context.Context, w *conn) error {
 	if err := c.checkInPlace(); err != nil {
 		return err
 	}
