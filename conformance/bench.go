@@ -22,6 +22,10 @@ var benchBase = benchmark{n: 512, dim: 1536, hit: 100, goroutines: 1, entries: 1
 // n=512 keys a call, values of a 1,536-dimensional record, all keys stored, one
 // goroutine and 10,000 entries. It reports vectors/s beside time and allocations
 // of a call. The values are random bytes; nothing decodes them.
+//
+// Sweep takes about a minute and prints the tables behind the advice in Info, as
+// Markdown: splitting a GetMany, several writers, and what a batch of 2,048 does to
+// the calls of others.
 func (s Suite) Bench(b *testing.B) {
 	s.validate(b)
 	get := func(name string, point benchmark) {
@@ -60,6 +64,7 @@ func (s Suite) Bench(b *testing.B) {
 	b.Run("Txn/n=512/dim=1536", func(b *testing.B) {
 		s.benchSet(b, 512, func(c backend.Cache, items []backend.Item) error { return setInTxn(c, context.Background(), items) })
 	})
+	b.Run("Sweep", s.benchSweep)
 }
 
 func recordBytes(dim int) int { return 64 + 4*dim }
@@ -106,15 +111,8 @@ func (s *Suite) benchPiece(n, size int) int {
 func (s *Suite) benchGet(b *testing.B, point benchmark) {
 	e, c := s.benchStore(b, point.entries, point.dim)
 	ctx := context.Background()
-	piece := s.benchPiece(512, recordBytes(point.dim))
-	for from := 0; from < point.entries; from += piece {
-		if err := c.SetMany(ctx, e.benchBatch("entry", from, min(piece, point.entries-from), point.dim)); err != nil {
-			b.Fatal(err)
-		}
-	}
 	// Calls walk through all entries in an order that is not the one of writing.
-	stored, missing := e.keys("entry", point.entries), e.keys("missing", point.n)
-	e.rand("order").Shuffle(len(stored), func(i, j int) { stored[i], stored[j] = stored[j], stored[i] })
+	stored, missing := e.benchFill(b, c, point.entries, point.dim), e.keys("missing", point.n)
 	var calls atomic.Int64
 	worker := func(times int) error {
 		keys := make([]backend.Key, point.n)
