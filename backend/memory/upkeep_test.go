@@ -68,3 +68,25 @@ func TestUpkeep(t *testing.T) {
 	_, err = c.Scan(ctx, "", 0, nil)
 	require.ErrorIs(t, err, backend.ErrClosed)
 }
+
+// TestBound: the cache holds what MaxBytes says, and not more.
+func TestBound(t *testing.T) {
+	const maxBytes = 1 << 20
+	c, err := memory.New(&memory.Options{MaxBytes: maxBytes})
+	require.NoError(t, err)
+	ctx := context.Background()
+	items, _ := numbered(40_000) // 42 bytes each
+	for from := 0; from < len(items); from += 1000 {
+		require.NoError(t, c.SetMany(ctx, items[from:from+1000]))
+		stats, err := c.Stats(ctx)
+		require.NoError(t, err)
+		require.LessOrEqual(t, stats.Bytes, int64(maxBytes))
+		require.LessOrEqual(t, stats.Entries, int64(maxBytes/42))
+	}
+	held := int64(0)
+	_, err = c.Scan(ctx, "", 0, func(e backend.Entry) error { held += int64(e.Size) + 32; return nil })
+	require.NoError(t, err)
+	require.LessOrEqual(t, held, int64(maxBytes))
+	require.Greater(t, held, int64(maxBytes/2))
+	require.NoError(t, c.Close())
+}
