@@ -1,0 +1,242 @@
+// Mutate measures how much of a backend the conformance suite holds in place. It
+// changes the backend one operator, constant, condition or statement at a time,
+// and runs the deterministic tier of the suite on each of these mutants:
+//
+//	go run ./conformance/mutate memory
+//
+// It prints the mutants that no test noticed, and
+//
+//	mutation score memory: 96.2 % (K/N)
+//
+// A mutant that doesn't compile counts as nothing, one that is stopped at the
+// time limit as killed, one where no test gets as survived. The checkout is never changed: the go command gets the
+// changed file as an overlay. What somebody judged of a survivor is in verdicts/.
+//
+// Give it a machine that does nothing else: a test that fails because others are
+// busy counts as a kill. -json keeps what the tests printed.
+//
+// The exit code is 0 however many survive, 1 if the unchanged backend fails or
+// something else is wrong, 2 if the arguments are.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+type options struct {
+	backend  string
+	tests    string
+	jobs     int
+	timeout  time.Duration
+	match    *regexp.Regexp
+	list     bool
+	verbose  bool
+	race     bool
+	jsonFile string
+	sample   int
+	seed     uint64
+}
+
+func parse(args []string, stderr io.Writer) (*options, error) {
+	o := &options{}
+	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprintf(stderr, "usage: mutate [flags] BACKEND\n\nBACKEND is the name of a folder in backend, or the path of another one.\n\n")
+		flags.PrintDefaults()
+	}
+	flags.StringVar(&o.tests, "tests", "suite", "the tests that may kill: `suite` is TestConformance*, all is all but TestSoak*")
+	flags.IntVar(&o.jobs, "jobs", max(1, runtime.NumCPU()/2), "mutants tested at once")
+	flags.DurationVar(&o.timeout, "timeout", 0, "the limit for a mutant's tests; 0 is 10s and 4 times what the unchanged backend takes")
+	match := flags.String("run", "", "only mutants whose `file:line: change` matches this regular expression")
+	flags.BoolVar(&o.list, "list", false, "print the mutants and test none")
+	flags.BoolVar(&o.verbose, "v", false, "print each mutant as it ends")
+	flags.BoolVar(&o.race, "race", false, "test what survives once more, with the race detector")
+	flags.StringVar(&o.jsonFile, "json", "", "write every mutant's outcome to this `file`")
+	flags.IntVar(&o.sample, "sample", 0, "only so many mutants, drawn by chance; 0 is all")
+	flags.Uint64Var(&o.seed, "seed", 1, "of -sample")
+	var names []string
+	for len(args) > 0 { // flags may follow the name
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		if args = flags.Args(); len(args) > 0 {
+			names, args = append(names, args[0]), args[1:]
+		}
+	}
+	var wrong []error
+	if len(names) != 1 {
+		wrong = append(wrong, fmt.Errorf("%d backends are named, allowed is one", len(names)))
+	} else {
+		o.backend = names[0]
+	}
+	if o.tests != "suite" && o.tests != "all" {
+		wrong = append(wrong, fmt.Errorf("-tests is %q, allowed are suite and all", o.tests))
+	}
+	if o.jobs < 1 {
+		wrong = append(wrong, fmt.Errorf("-jobs is %d, allowed is 1 or more", o.jobs))
+	}
+	if o.timeout < 0 {
+		wrong = append(wrong, fmt.Errorf("-timeout is %v, allowed is 0 or more", o.timeout))
+	}
+	if o.sample < 0 {
+		wrong = append(wrong, fmt.Errorf("-sample is %d, allowed is 0 or more", o.sample))
+	}
+	var err error
+	if o.match, err = regexp.Compile(*match); err != nil {
+		wrong = append(wrong, fmt.Errorf("-run: %w", err))
+	}
+	if err := errors.Join(wrong...); err != nil {
+		fmt.Fprintln(stderr, err)
+		return nil, err
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		return 2
+	}
+	if err := measure(ctx, o, stdout); err != nil {
+		fmt.Fprintln(stderr, "mutate:", err)
+		return 1
+	}
+	return 0
+}
+
+// measure does what the options say, and prints the result.
+func measure(ctx context.Context, o *options, stdout io.Writer) (err error) {
+	t, err := findTarget(ctx, o.backend)
+	if err != nil {
+		return err
+	}
+	mutants, sources, err := t.mutants()
+	if err != nil {
+		return err
+	}
+	judged, err := readJudgements(t.name)
+	if err != nil {
+		return err
+	}
+	outdated := stale(judged, mutants)
+	all := len(mutants)
+	mutants = slices.DeleteFunc(mutants, func(m mutant) bool {
+		return !o.match.MatchString(t.where(&m) + ": " + m.Change)
+	})
+	if o.sample > 0 && o.sample < len(mutants) {
+		mutants = sample(mutants, o.sample, o.seed)
+	}
+	if o.list {
+		for i := range mutants {
+			fmt.Fprintf(stdout, "%s: %s\n", t.where(&mutants[i]), mutants[i].Change)
+		}
+		return nil
+	}
+	if len(mutants) == 0 {
+		return fmt.Errorf("no mutants of %s, of %d in all, match -run", o.backend, all)
+	}
+
+	scratch, err := os.MkdirTemp("", "mutate-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	runner := &tester{scratch: scratch, pkg: t.pkg, pattern: "^TestConformance"}
+	if o.tests == "all" {
+		runner.pattern, runner.skip = ".", "^TestSoak"
+	}
+	for _, dir := range t.tests {
+		runner.binaries = append(runner.binaries, &testBinary{dir: dir})
+	}
+	if o.race {
+		for _, dir := range t.tests {
+			runner.binaries = append(runner.binaries, &testBinary{dir: dir, race: true})
+		}
+	}
+	if err := runner.measure(ctx, o.timeout); err != nil {
+		return err
+	}
+	for _, b := range runner.binaries {
+		race := ""
+		if b.race {
+			race = " with the race detector"
+		}
+		fmt.Fprintf(stdout, "baseline %s%s: %.1fs, limit %.1fs\n", t.relative(b.dir), race, b.baseline.Seconds(), b.limit.Seconds())
+	}
+	for _, line := range outdated {
+		fmt.Fprintf(stdout, "a verdict names no mutant: %s\n", line)
+	}
+	r := &report{target: t, options: o, all: all, judged: judged, out: stdout}
+	testErr := testAll(ctx, o.jobs, mutants, func(ctx context.Context, i int) error {
+		m := &mutants[i]
+		v, err := runner.test(ctx, fmt.Sprintf("mutant-%d", i), m, sources[m.File])
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", t.where(m), m.Change, err)
+		}
+		r.add(m, v)
+		return nil
+	})
+	return errors.Join(testErr, r.finish())
+}
+
+// testAll calls test for each mutant, so many at once, until one returns an error.
+func testAll(ctx context.Context, jobs int, mutants []mutant, test func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var workers sync.WaitGroup
+	next := make(chan int)
+	for range jobs {
+		workers.Go(func() {
+			for i := range next {
+				if err := test(ctx, i); err != nil {
+					cancel(err) // the first one counts
+				}
+			}
+		})
+	}
+feed:
+	for i := range mutants {
+		select {
+		case next <- i:
+		case <-ctx.Done():
+			break feed
+		}
+	}
+	close(next)
+	workers.Wait()
+	return context.Cause(ctx)
+}
+
+// sample draws n mutants and keeps their order.
+func sample(mutants []mutant, n int, seed uint64) []mutant {
+	order := rand.New(rand.NewPCG(seed, 0)).Perm(len(mutants))[:n]
+	slices.Sort(order)
+	drawn := make([]mutant, n)
+	for i, at := range order {
+		drawn[i] = mutants[at]
+	}
+	return drawn
+}
