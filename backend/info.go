@@ -1,6 +1,9 @@
 package backend
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Durability is what an acknowledged write outlives.
 type Durability uint8
@@ -40,7 +43,8 @@ func name(i uint8, names ...string) string {
 }
 
 // Info is what a cache says of itself. The zero value of a field is the answer
-// on which a caller can rely least: no promise, no parallel use.
+// on which a caller can rely least: no promise, no parallel use. (Lag and Copies
+// mean nothing where Reach is one handle, which is its zero value.)
 //
 // The fields down to MaxBatchBytes are facts, and the conformance suite checks
 // them. The rest is advice that package embed follows unless its user overrides
@@ -52,6 +56,13 @@ type Info struct {
 	Durability Durability
 	// Reach is who sees an acknowledged write.
 	Reach Reach
+	// Lag is how long another handle within Reach may take to see a write or a
+	// removal; 0 is at once.
+	Lag time.Duration
+	// Copies: a handle may go on reading a value of which it keeps a copy, after
+	// another handle has overwritten or removed the entry, for ever. That makes no
+	// wrong vector, since the values of one key are interchangeable.
+	Copies bool
 	// SnapshotReads: a GetMany never sees a part of a batch (rule S10). It holds
 	// for calls of up to SnapshotKeys keys, or of any size where that is 0.
 	SnapshotReads bool

@@ -42,13 +42,14 @@ type Scanner interface {
 //
 //   - D1: Delete removes what is stored under keys and returns how many entries that were; a key that isn't stored is no error, and equal keys count once.
 //   - D2: Where match is not nil, an entry is removed only if match returned true for the value that it has when it is removed; an entry that was written after match looked stays.
-//   - D3: nil means that each GetMany and Scan begun afterwards, by any handle within Info.Reach, no longer sees what was removed, and that the removal is as durable as a write.
+//   - D3: nil means that no GetMany or Scan begun afterwards sees what was removed: by this handle at once, by any other within Info.Reach after Info.Lag, unless Info.Copies; and that the removal is as durable as a write.
 //   - D4: After an error any of the entries may be removed, and no other; removing them again is always safe.
 //   - D5: match is called on the goroutine that called Delete, one at a time, with the value as GetMany gives it, and is called again for an index if the entry has changed meanwhile.
 //
 // The rules X1 to X3 and C1 to C4 hold too. match must not use the Cache. A nil
 // match removes everything under the keys. What a deleted entry had occupied may
-// stay with the store: see [Compacter].
+// stay with the store: see [Compacter]. A store that holds several values for a key
+// (rule G6) asks match about each, and removes those alone for which it is true.
 type Deleter interface {
 	Delete(ctx context.Context, keys []Key, match func(i int, value []byte) bool) (removed int, err error)
 }

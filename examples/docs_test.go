@@ -50,6 +50,8 @@ var ambient = map[string]string{
 	"docs":     "[]string",
 	"err":      "error",
 	"i":        "int",
+	"newCache": "backend.Cache",
+	"oldCache": "backend.Cache",
 	"index":    "func(id string, vector []float32)",
 	"open":     "func(t testing.TB, location string) backend.Cache",
 	"provider": "embed.Provider",

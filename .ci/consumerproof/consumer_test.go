@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,6 +27,9 @@ type backend struct {
 // backends has one for each published module, by the folder of the module.
 var backends = map[string]backend{
 	".":              {folder: "backend/memory", call: `memory.New(nil)`},
+	"backend/bolt":   {call: `bolt.Open("bolt.db", nil)`, driver: "go.etcd.io/bbolt"},
+	"backend/redis":  {call: `redis.Open("REDIS_URL", nil)`, driver: "github.com/redis/go-redis/v9"},
+	"backend/s3":     {call: `s3.Open("s3://S3_PREFIX", nil)`, driver: "github.com/aws/aws-sdk-go-v2/service/s3"},
 	"backend/sqlite": {call: `sqlite.Open("vectors.db", nil)`, driver: "zombiezen.com/go/sqlite"},
 }
 
@@ -51,11 +55,18 @@ func TestConsumersCanUseEachModule(t *testing.T) {
 		require.NoError(t, Pack(checkout, m, version, proxyDir))
 		fillModuleCache(t, filepath.Join(checkout, m.Dir))
 	}
+	nextS3Prefix := s3Server(t)
 	env := consumerEnv(t, proxyDir)
+	nextRedisURL, ok := redisServer(t)
+	if !ok {
+		t.Log("no redis-server is installed: the proof leaves backend/redis out")
+		published = slices.DeleteFunc(published, func(m Module) bool { return m.Dir == "backend/redis" })
+		nextRedisURL = func() string { return "" }
+	}
 
 	for _, m := range published {
 		t.Run("alone/"+m.Dir, func(t *testing.T) {
-			used := consume(t, env, version, m)
+			used := consume(t, env, version, nextRedisURL, nextS3Prefix, m)
 			for _, other := range published {
 				driver := backends[other.Dir].driver
 				switch {
@@ -69,13 +80,13 @@ func TestConsumersCanUseEachModule(t *testing.T) {
 		})
 	}
 	t.Run("together", func(t *testing.T) {
-		consume(t, env, version, published...)
+		consume(t, env, version, nextRedisURL, nextS3Prefix, published...)
 	})
 }
 
 // consume writes a program that uses modules, gets them, builds it and runs it.
 // It returns the paths of the modules that became part of the program.
-func consume(t *testing.T, env []string, version string, modules ...Module) []string {
+func consume(t *testing.T, env []string, version string, nextRedisURL, nextS3Prefix func() string, modules ...Module) []string {
 	dir := t.TempDir()
 	imports, calls, want := "", "", ""
 	// By package, not by module: go get then also notes the checksums of what these
@@ -86,7 +97,7 @@ func consume(t *testing.T, env []string, version string, modules ...Module) []st
 		gets = append(gets, importPath+"@"+version)
 		name := path.Base(importPath)
 		imports += fmt.Sprintf("import %q\n", importPath)
-		calls += fmt.Sprintf("\t{ cache, err := %s; consume(%q, cache, err) }\n", backends[m.Dir].call, name)
+		calls += fmt.Sprintf("\t{ cache, err := %s; consume(%q, cache, err) }\n", strings.NewReplacer("REDIS_URL", nextRedisURL(), "S3_PREFIX", nextS3Prefix()).Replace(backends[m.Dir].call), name)
 		want += fmt.Sprintf("%s: 3 vectors, 0 hits\n%s: 3 vectors, 3 hits\n", name, name)
 	}
 	consumeSource, err := os.ReadFile("testdata/consume.go")

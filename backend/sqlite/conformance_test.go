@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -127,8 +129,50 @@ func injectFault(t testing.TB, location string, f conformance.Fault) (undo func(
 			rawExec(t, conn, "ROLLBACK")
 			require.NoError(t, conn.Close())
 		}
+	case conformance.Damage:
+		damageValue(t, location, f.Item)
+		return func() {}
 	}
 	return nil
+}
+
+// damageValue changes a bit of a stored value in the file itself, past SQLite.
+func damageValue(t testing.TB, location string, place int) {
+	conn := rawConn(t, location)
+	defer func() { require.NoError(t, conn.Close()) }()
+	rawExec(t, conn, "PRAGMA wal_checkpoint(TRUNCATE)") // into the file with all of them
+	var value []byte
+	require.NoError(t, sqlitex.ExecuteTransient(conn, "SELECT value FROM entries ORDER BY key LIMIT 1 OFFSET ?1 % (SELECT count(*) FROM entries)", &sqlitex.ExecOptions{
+		Args: []any{place * 31},
+		ResultFunc: func(stmt *driver.Stmt) error {
+			value = make([]byte, stmt.ColumnLen(0))
+			stmt.ColumnBytes(0, value)
+			return nil
+		},
+	}))
+	require.GreaterOrEqual(t, len(value), 64, "long enough to be found")
+	// A long value may go on elsewhere. Closing the file here takes away what locks
+	// this process has on it (see creating); nobody else has it open in these cases.
+	file, err := os.OpenFile(location, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, file.Close()) }()
+	data, err := io.ReadAll(file)
+	require.NoError(t, err)
+	begin := value[:64]
+	offset := place * 7 % len(begin)
+	damaged := []byte{begin[offset] ^ 1<<(place%8)}
+	found := 0
+	for at := 0; ; at++ { // a page that was split may have it too, where nothing looks
+		next := bytes.Index(data[at:], begin)
+		if next < 0 {
+			break
+		}
+		found++
+		at += next
+		_, err = file.WriteAt(damaged, int64(at+offset))
+		require.NoError(t, err)
+	}
+	require.Positive(t, found, "the value is in the file")
 }
 
 func withTrigger(t testing.TB, location, body string) (undo func()) {

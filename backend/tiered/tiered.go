@@ -81,7 +81,7 @@ func New(fast, slow backend.Cache, opts *Options) (*Cache, error) {
 		return nil, fmt.Errorf("tiered.New: %w", err)
 	}
 	c := &Cache{fast: fast, slow: slow, fastInfo: fast.Info(), leaveOpen: o.LeaveOpen}
-	c.info = combine(c.fastInfo, slow.Info())
+	c.info = combine(c.fastInfo, slow.Info(), o.MaxAge)
 	c.fillBytes = o.FillBytes
 	if c.fillBytes == 0 {
 		c.fillBytes = DefaultFillBytes
@@ -126,10 +126,18 @@ func check(fast, slow backend.Cache, o Options) error {
 // combine says what holds for fast over slow. An entry counts as stored when the
 // slow layer has it, so the promises are the slow layer's, with one exception: a
 // GetMany that takes some keys from one layer and some from the other may see a
-// part of a batch that is written in between.
-func combine(fast, slow backend.Info) backend.Info {
+// part of a batch that is written in between. What others overwrite in a slow
+// layer that is shared is hidden by the copies in the fast one, up to maxAge.
+func combine(fast, slow backend.Info, maxAge time.Duration) backend.Info {
 	info := slow
 	info.SnapshotReads, info.SnapshotKeys = false, 0
+	switch {
+	case slow.Reach == backend.ReachHandle: // there are no others
+	case maxAge > 0:
+		info.Lag += maxAge
+	default:
+		info.Copies = true
+	}
 	info.Readers = max(fast.Readers, slow.Readers)
 	if slow.SplitKeys > 0 { // else the slow layer wants a call whole
 		info.SplitKeys = max(fast.SplitKeys, slow.SplitKeys)
@@ -137,7 +145,8 @@ func combine(fast, slow backend.Info) backend.Info {
 	return info
 }
 
-// Info has the promises and limits of the slow layer, without snapshot reads. A
+// Info has the promises and limits of the slow layer, without snapshot reads, and
+// with Copies, or Options.MaxAge in Lag, where other handles share the slow layer. A
 // batch that is too large for the fast layer is written there in pieces; a value
 // that is too large for it is read from the slow one.
 func (c *Cache) Info() backend.Info { return c.info }

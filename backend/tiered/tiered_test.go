@@ -52,9 +52,14 @@ func TestInfo(t *testing.T) {
 	}
 	p.join(tiered.Options{})
 	require.Equal(t, backend.Info{
-		Atomic: true, Durability: backend.SurvivesPowerLoss, Reach: backend.ReachHosts,
+		Atomic: true, Durability: backend.SurvivesPowerLoss, Reach: backend.ReachHosts, Copies: true,
 		MaxValueBytes: 77, MaxBatchItems: 78, MaxBatchBytes: 79, Readers: 8, Writers: 3, SplitKeys: 1024,
 	}, p.Info())
+
+	p.slow.info.Lag = time.Second
+	p.join(tiered.Options{MaxAge: time.Minute})
+	require.False(t, p.Info().Copies)
+	require.Equal(t, time.Minute+time.Second, p.Info().Lag)
 
 	p.slow.info = backend.Info{MayEvict: true, Capacity: 99, Readers: 9} // wants a call whole
 	p.join(tiered.Options{})
