@@ -76,7 +76,8 @@ type CopyReport struct {
 //
 // Where from fails to read some entries with [ErrCorrupt], these count as
 // Unreadable; where to refuses one with [ErrTooLarge], as TooLarge. Copy goes on in
-// both cases, and returns the error at the end.
+// both cases, and returns the error at the end. Where from fails to scan, Copy ends
+// with what was seen before.
 func Copy(ctx context.Context, from, to Cache, opts *CopyOptions) (CopyReport, error) {
 	c := &copier{from: from, to: to}
 	if opts != nil {
@@ -134,7 +135,9 @@ func (c *copier) run(ctx context.Context) error {
 			if at != "" && at == c.opts.Position {
 				where = " from CopyOptions.Position, which must be of the same store"
 			}
-			return fmt.Errorf("scanning%s: %w", where, err)
+			err = fmt.Errorf("scanning%s: %w", where, err)
+			// What was seen before can be saved, also of a store that is damaged there.
+			return errors.Join(err, c.copySeen(ctx))
 		}
 		// Small parts of a scan are gathered, to be asked for and written as one.
 		if next == "" || c.size >= copyBytes || len(c.seen) >= copyKeys {
@@ -184,7 +187,8 @@ func (c *copier) missing(ctx context.Context, entries []sized) ([]sized, error) 
 		return entries, nil
 	}
 	stored := make([]bool, len(entries))
-	err := c.to.GetMany(ctx, keysOf(entries), func(i int, value []byte) error {
+	// What only a layer over the store has isn't stored.
+	err := Authoritative(c.to).GetMany(ctx, keysOf(entries), func(i int, value []byte) error {
 		if len(value) == 0 {
 			return ErrForeign
 		}

@@ -110,6 +110,31 @@ func TestCopyWithoutOverwrite(t *testing.T) {
 	require.Equal(t, all, to.entries)
 }
 
+// What only a layer over the store has isn't stored.
+func TestCopyAsksTheStoreItself(t *testing.T) {
+	from, below, layer := newScanMap(), newScanMap(), newScanMap()
+	from.fill(seeded(t), 3, 10)
+	for key, value := range from.entries {
+		layer.entries[key] = value
+	}
+	report, err := backend.Copy(t.Context(), from, overLayer{layer, below}, nil)
+	require.NoError(t, err)
+	require.Equal(t, 3, report.Copied)
+	require.Equal(t, from.entries, below.entries)
+}
+
+// overLayer reads from one cache and writes to another, which counts.
+type overLayer struct {
+	backend.Cache
+	store backend.Cache
+}
+
+func (o overLayer) Authoritative() backend.Cache { return o.store }
+
+func (o overLayer) SetMany(ctx context.Context, items []backend.Item) error {
+	return o.store.SetMany(ctx, items)
+}
+
 // TestCopyProperty copies random stores to stores with random limits, some declared
 // and some not, interrupts it at random moments, and goes on from there.
 func TestCopyProperty(t *testing.T) {
@@ -276,6 +301,27 @@ func TestCopyFromADamagedStore(t *testing.T) {
 	_, err = backend.Copy(ctx, damaged, newScanMap(), nil)
 	require.ErrorIs(t, err, backend.ErrCorrupt)
 	require.NotErrorIs(t, err, context.Canceled)
+}
+
+// What was seen before the damage that ends a scan is saved.
+func TestCopyOfADamagedScan(t *testing.T) {
+	from, to := newScanMap(), newScanMap()
+	from.fill(seeded(t), 25, 100)
+	report, err := backend.Copy(t.Context(), damagedScan{from}, to, nil)
+	require.ErrorIs(t, err, backend.ErrCorrupt)
+	require.Equal(t, 10, report.Copied)
+	require.Len(t, to.entries, 10)
+	requireSettled(t, report)
+}
+
+// damagedScan can't be scanned behind its first part.
+type damagedScan struct{ *scanMap }
+
+func (m damagedScan) Scan(ctx context.Context, from backend.Position, head int, visit func(e backend.Entry) error) (backend.Position, error) {
+	if from != "" {
+		return from, fmt.Errorf("a page is damaged: %w", backend.ErrCorrupt)
+	}
+	return m.scanMap.Scan(ctx, from, head, visit)
 }
 
 // damagedMap can't read the last entries of a call.

@@ -15,24 +15,40 @@ import (
 type Map struct {
 	mu      sync.RWMutex
 	entries map[backend.Key][]byte // nil after Close
+	reads   sync.WaitGroup         // Close waits for them
 }
 
 func (m *Map) GetMany(ctx context.Context, keys []backend.Key, visit func(int, []byte) error) error {
+	values, err := m.find(ctx, keys)
+	if err != nil {
+		return err
+	}
+	defer m.reads.Done()
+	for i := 0; err == nil && i < len(keys); i++ { // without the lock: visit may take its time
+		if err = ctx.Err(); err == nil && values[i] != nil {
+			err = visit(i, values[i])
+		}
+		if errors.Is(err, backend.ErrForeign) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	return nil
+}
+
+func (m *Map) find(ctx context.Context, keys []backend.Key) (values [][]byte, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if err := errors.Join(ctx.Err(), m.check()); err != nil {
-		return err
+		return nil, err
 	}
-	for i, key := range keys {
-		err := ctx.Err()
-		if value, ok := m.entries[key]; ok && err == nil {
-			err = visit(i, value)
-		}
-		if err != nil && !errors.Is(err, backend.ErrForeign) {
-			return fmt.Errorf("read: %w", err)
-		}
+	for _, key := range keys {
+		values = append(values, m.entries[key])
 	}
-	return nil
+	m.reads.Add(1)
+	return values, nil
 }
 
 func (m *Map) SetMany(ctx context.Context, items []backend.Item) error {
@@ -55,8 +71,9 @@ func (m *Map) Info() backend.Info { return backend.Info{Atomic: true, SnapshotRe
 
 func (m *Map) Close() error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.entries = nil
+	m.mu.Unlock()
+	m.reads.Wait()
 	return nil
 }
 

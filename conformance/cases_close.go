@@ -226,7 +226,7 @@ func closeLeavesNothing(e *env) {
 }
 
 func (e *env) useAndClose(location string) {
-	c := e.s.Open(e, location)
+	c := e.open(location)
 	items := e.batch(e.keys("a", 20), 1)
 	e.set(c, items)
 	e.read(c, keysOf(items))
@@ -270,10 +270,10 @@ func closeOneOfTwo(e *env) {
 	e.usable(two, "C1", "closing another handle on the store")
 }
 
-// seen checks that another handle sees items, within Suite.Consistency.
+// seen checks that another handle sees items, after Info.Lag.
 func (e *env) seen(c getter, rule, action string, items []backend.Item) {
 	keys := keysOf(items)
-	poll(e.s.Consistency, func() bool {
+	poll(e.s.lag(), func() bool {
 		for i, value := range e.read(c, keys) {
 			if string(value) != string(items[i].Value) {
 				return false

@@ -1,8 +1,11 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/embedonce/embedonce/backend"
 )
@@ -16,13 +19,17 @@ var crashCases = []testcase{
 
 // roles are the parts that another process plays.
 var roles = map[string]role{
-	"write-and-die":   {"open a new store, write to it and be killed", roleWriteAndDie},
-	"read-then-write": {"open a store that is open here, read it and write to it", roleReadThenWrite},
-	"stay-in-txn":     {"open a store that is open here and write to it in Txn", roleStayInTxn},
-	"die-in-txn":      {"open a new store and be killed in the middle of Txn", roleDieInTxn},
-	"die-in-visit":    {"open a new store and be killed in the middle of GetMany", roleDieInVisit},
-	"write-on":        {"open a new store", roleWriteOn},
-	"write-beside":    {"open a store that is open here and write to it", roleWriteBeside},
+	"write-and-die":    {"open a new store, write to it and be killed", roleWriteAndDie},
+	"read-then-write":  {"open a store that is open here, read it and write to it", roleReadThenWrite},
+	"stay-in-txn":      {"open a store that is open here and write to it in Txn", roleStayInTxn},
+	"die-in-txn":       {"open a new store and be killed in the middle of Txn", roleDieInTxn},
+	"die-in-visit":     {"open a new store and be killed in the middle of GetMany", roleDieInVisit},
+	"write-on":         {"open a new store", roleWriteOn},
+	"write-and-delete": {"open a new store", roleWriteAndDelete},
+	"scan-on":          {"open a store that is open here and go on with a walk through it", roleScanOn},
+	"delete":           {"open a store that is open here and delete from it", roleDeletes},
+	"write-together":   {"open a store that is open here and write to it", roleWriteTogether},
+	"write-beside":     {"open a store that is open here and write to it", roleWriteBeside},
 }
 
 // role is such a part; action goes into the message when it fails.
@@ -51,7 +58,7 @@ func crashAfterAcknowledgement(e *env) {
 	location := e.location()
 	const batches = 20
 	e.spawn("write-and-die", location, batches).expectEnd()
-	c := e.open(location)
+	c := e.openAfter(location, "S3", "Open after SIGKILL of a process in which SetMany had returned nil")
 	for n := range batches {
 		e.stored(c, "S3", fmt.Sprintf("SetMany %d of %d in a process that was killed after the last returned nil", n+1, batches), e.childBatch(n))
 	}
@@ -62,7 +69,7 @@ func roleReadThenWrite(c *child) {
 	e := c.env()
 	cache := c.open()
 	mine := e.batch(e.keys("parent", e.atMost(100)), 1)
-	seen := poll(c.s.Consistency, func() bool {
+	seen := poll(c.s.lag(), func() bool {
 		values, err := e.tryRead(context.Background(), cache, keysOf(mine))
 		for i, value := range values {
 			if err != nil || string(value) != string(mine[i].Value) {
@@ -149,7 +156,7 @@ func (e *env) dies(role string) {
 			p.action = "open the store after SIGKILL in the middle of a call, and be killed in the same way"
 		}
 		p.expectEnd()
-		c := e.open(location)
+		c := e.openAfter(location, "S9", "Open after SIGKILL of a process in the middle of a call")
 		e.stored(c, "S3", "SetMany in a process that was then killed in another call", e.childBatch(0))
 		e.absent(c, "T3", "a transaction whose process was killed in fn", keysOf(e.childBatch(1)))
 		e.usable(c, "X3", "a process that was killed in a call")
@@ -157,20 +164,26 @@ func (e *env) dies(role string) {
 	}
 }
 
-// roleWriteOn writes batch after batch, and says before and after each what it
-// does. Batches are of several sizes, by SetMany and by Txn, and every seventh
-// writes the keys of the one before.
-func roleWriteOn(c *child) {
+// roleWriteOn does one operation after the other, and says before and after each
+// what it does. Batches are of several sizes, by SetMany and by Txn.
+func roleWriteOn(c *child)        { c.writeOn(false) }
+func roleWriteAndDelete(c *child) { c.writeOn(true) }
+
+func (c *child) writeOn(deletes bool) {
 	e := c.env()
 	cache := c.open()
 	c.say("ready")
 	for n := 0; ; n++ {
-		items := e.crashBatch(c.job.Number, n)
+		batch, version := crashOperation(n, deletes)
+		items := e.crashBatch(c.job.Number, batch, version)
 		c.say("begin %d", n)
 		var err error
-		if n%3 == 2 {
+		switch {
+		case version == 0:
+			_, err = backend.Delete(context.Background(), cache, keysOf(items), nil)
+		case n%3 == 2:
 			err = setInTxn(cache, context.Background(), items)
-		} else {
+		default:
 			err = cache.SetMany(context.Background(), items)
 		}
 		if err != nil {
@@ -181,23 +194,37 @@ func roleWriteOn(c *child) {
 	}
 }
 
-// crashBatch is batch n of run number run.
-func (e *env) crashBatch(run, n int) []backend.Item {
+// crashOperation says what operation n is: the batch that it writes, and the
+// version; version 0 deletes the batch. What is deleted is written again every
+// other time.
+func crashOperation(n int, deletes bool) (batch int, version uint64) {
+	switch {
+	case deletes && n%5 == 2:
+		return n - 1, 0
+	case deletes && n%10 == 3:
+		return n - 2, 2
+	}
+	return n, 1
+}
+
+// crashBatch is a version of a batch of run number run.
+func (e *env) crashBatch(run, n int, version uint64) []backend.Item {
 	size := e.atMost([]int{1, 40, 7, 200, 3, 512, 64}[n%7])
-	return e.batch(e.keys(fmt.Sprintf("run %d batch %d", run, n), size), 1)
+	return e.batch(e.keys(fmt.Sprintf("run %d batch %d", run, n), size), version)
 }
 
 // crashWhileWriting kills a writer when it has said that it begins with a large
-// batch. Soak does it at random times and more often.
+// batch: at once, and a little later. Soak does it at random times and more often.
 func crashWhileWriting(e *env) {
 	location := e.location()
 	for run, lines := range []int{7, 11, 25} /* begin 3, 5 and 12: 200, 512 and 512 items */ {
-		e.killWriter(location, run, func(p *process, said *crashLog) {
+		e.killWriter(location, run, false, func(p *process, said *crashLog) {
 			for range lines {
 				if !said.next(p) {
 					return
 				}
 			}
+			<-time.After(time.Duration(run) * 4 * time.Millisecond)
 		})
 	}
 }
@@ -232,15 +259,90 @@ func (l *crashLog) next(p *process) bool {
 	return ok
 }
 
+// crashState is what the operations of a writer may have left of a batch.
+type crashState struct {
+	run, batch int
+	versions   map[uint64]bool // 0 is nothing
+	parts      bool            // a deletion may have been done in part
+}
+
+// statesAfter returns what may be left of each batch. One operation more than was
+// announced counts: a line may be lost with the process.
+func (l *crashLog) statesAfter(run int, deletes bool) []*crashState {
+	var states []*crashState
+	byBatch := make(map[int]*crashState)
+	for n := range l.begun + 1 {
+		batch, version := crashOperation(n, deletes)
+		s := byBatch[batch]
+		if s == nil {
+			s = &crashState{run: run, batch: batch, versions: map[uint64]bool{0: true}}
+			byBatch[batch] = s
+			states = append(states, s)
+		}
+		if n < l.done && !l.failed[n] {
+			s.versions, s.parts = map[uint64]bool{version: true}, false
+			continue
+		}
+		s.versions[version] = true
+		s.parts = s.parts || version == 0
+	}
+	return states
+}
+
+// sure says whether there is only one thing that may be left.
+func (s *crashState) sure() bool { return len(s.versions) == 1 }
+
+// check looks at what is left of the batch.
+func (s *crashState) check(e *env, c getter, action string) {
+	var candidates [][]backend.Item
+	for version := range s.versions {
+		if version > 0 {
+			candidates = append(candidates, e.crashBatch(s.run, s.batch, version))
+		}
+	}
+	keys := keysOf(e.crashBatch(s.run, s.batch, 1))
+	action = fmt.Sprintf("run %d, batch %d (%d items) of %s", s.run, s.batch, len(keys), action)
+	if s.sure() && s.versions[0] {
+		e.absent(c, "D3", action+": deleted and acknowledged", keys)
+		return
+	}
+	if s.sure() {
+		e.stored(c, "S3", action+": acknowledged", candidates[0])
+		return
+	}
+	values := e.read(c, keys)
+	missing, matches := 0, make([]int, len(candidates))
+	for i, value := range values {
+		known := value == nil && s.versions[0]
+		if value == nil {
+			missing++
+		}
+		for n, batch := range candidates {
+			if bytes.Equal(value, batch[i].Value) {
+				matches[n]++
+				known = true
+			}
+		}
+		e.check(known, "S9", action+": its last operation was not acknowledged", "what was there before, or what the operation leaves",
+			fmt.Sprintf("%d other bytes under key %d (missing: %v)", len(value), i, value == nil))
+	}
+	whole := missing == len(keys) || slices.Contains(matches, len(keys))
+	e.check(whole || s.parts || !e.s.Want.Atomic, "S1", action+": not acknowledged", "all of it or nothing", fmt.Sprintf("%d items missing, %v of each version", missing, matches))
+}
+
 // killWriter runs a writer until kill returns, kills it, and checks what is
-// stored. It returns the numbers of the acknowledged batches.
-func (e *env) killWriter(location string, run int, kill func(p *process, said *crashLog)) (acknowledged []int) {
-	p := e.spawn("write-on", location, run)
+// stored. It returns what is sure to be left of its batches.
+func (e *env) killWriter(location string, run int, deletes bool, kill func(p *process, said *crashLog)) (sure []*crashState) {
+	role := "write-on"
+	if deletes {
+		role = "write-and-delete"
+	}
+	p := e.spawn(role, location, run)
 	if run > 0 {
 		p.action = "open the store after SIGKILL in the middle of SetMany"
 	}
 	p.expect("ready")
-	p.action = "call SetMany and Txn until it is killed"
+	p.action = "write until it is killed"
 	said := &crashLog{failed: make(map[int]bool)}
 	kill(p, said)
 	err := p.cmd.Process.Kill()
@@ -250,23 +352,17 @@ func (e *env) killWriter(location string, run int, kill func(p *process, said *c
 	if err != nil || p.failed() {
 		p.broken("no end before it is killed")
 	}
-	c := e.open(location)
-	// One more than was announced: a line may be lost with the process.
-	for n := range said.begun + 1 {
-		items := e.crashBatch(run, n)
-		action := fmt.Sprintf("run %d, batch %d (%d items) of a writer that was killed (%d begun, %d done)", run, n, len(items), said.begun, said.done)
-		if n < said.done && !said.failed[n] {
-			acknowledged = append(acknowledged, n)
-			e.stored(c, "S3", action+": acknowledged", items)
-			continue
+	action := fmt.Sprintf("a writer that was killed (%d operations begun, %d done)", said.begun, said.done)
+	c := e.openAfter(location, "S9", "Open after SIGKILL of "+action)
+	for _, state := range said.statesAfter(run, deletes) {
+		state.check(e, c, action)
+		if state.sure() {
+			sure = append(sure, state)
 		}
-		now, _ := e.contents(c, action, items, nil)
-		e.check(now == 0 || now == len(items) || !e.s.Want.Atomic, "S1", action+": not acknowledged",
-			"all of it or nothing", fmt.Sprintf("%d items", now))
 	}
 	e.usable(c, "X3", "a writer that was killed")
 	e.close(c)
-	return acknowledged
+	return sure
 }
 
 func roleWriteBeside(c *child) {

@@ -19,6 +19,7 @@ var ctxCases = []testcase{
 	{name: "ctx/ends-at-each-look-get", rules: "X2", fn: ctxEndsAtEachLookGet},
 	{name: "ctx/ends-at-each-look-set", rules: "X2 S1", fn: ctxEndsAtEachLookSet},
 	{name: "ctx/ends-at-each-look-txn", rules: "X2 S1 T3", fn: ctxEndsAtEachLookTxn},
+	{name: "ctx/set-beside-visit", rules: "X2 X3", fn: ctxSetBesideVisit},
 	{name: "ctx/ends-in-fn", rules: "X1 X2 T3", fn: ctxEndsInFn},
 	{name: "ctx/ends-after", rules: "X2 S9", fn: ctxEndsAfter},
 	{name: "ctx/of-another-call", rules: "X2 S3", fn: ctxOfAnotherCall},
@@ -321,27 +322,10 @@ func (e *env) deadlineUnder(kind FaultKind) {
 	before := e.batch(keys, 1)
 	e.set(c, before)
 	undo := e.fault(location, Fault{Kind: kind})
-	withDeadline := func(action string, call func(ctx context.Context) error) (err error) {
-		// An error from before the deadline need not wrap its error, and on a busy
-		// machine it may look as if it came later: but not three times in a row.
-		for try := 1; ; try++ {
-			late := false
-			e.within(min(5*time.Second, e.runner.patience), "X2", action, func() {
-				ctx, cancel := e.timeout(50 * time.Millisecond)
-				defer cancel()
-				err = call(ctx)
-				late = ctx.Err() != nil
-			})
-			if err == nil || !late || errors.Is(err, context.DeadlineExceeded) {
-				return err
-			}
-			e.check(try < 3, "X2", action, "nil or an error that wraps context.DeadlineExceeded", errText(err))
-		}
-	}
 	items := e.batch(keys, 2)
 	set := fmt.Sprintf("SetMany with a deadline of 50 ms while the store is %v", kind)
-	setErr := withDeadline(set, func(ctx context.Context) error { return c.SetMany(ctx, items) })
-	_ = withDeadline(fmt.Sprintf("GetMany with a deadline of 50 ms while the store is %v", kind), func(ctx context.Context) error {
+	setErr := e.withDeadline(set, func(ctx context.Context) error { return c.SetMany(ctx, items) })
+	e.withDeadline(fmt.Sprintf("GetMany with a deadline of 50 ms while the store is %v", kind), func(ctx context.Context) error {
 		_, err := e.tryRead(ctx, c, keys)
 		return err
 	})

@@ -14,8 +14,10 @@ var dropCases = []testcase{
 	{name: "drop/at-the-limits", rules: "S3 S8", room: 64 << 20, fn: dropAtTheLimits},
 	{name: "drop/reopen", rules: "S3 S9", needs: []need{needDurable}, fn: dropReopen},
 	{name: "drop/reopen-often", rules: "S3 S9", needs: []need{needDurable}, fn: dropReopenOften},
-	{name: "drop/other-handle", rules: "S2 S3", needs: []need{needHost}, fn: dropOtherHandle},
+	{name: "drop/other-handle", rules: "S2 S3", needs: []need{needHost, needNoCopies}, fn: dropOtherHandle},
 	{name: "drop/writers-through-handles", rules: "S1 S3", needs: []need{needHost}, fn: dropWritersThroughHandles},
+	{name: "drop/writers-through-processes", rules: "S1 S3", needs: []need{needHost}, fn: dropWritersThroughProcesses},
+	{name: "drop/two-handles", rules: "S3 S9 X3", needs: []need{needDurable, needOneHandle}, fn: dropTwoHandles},
 	{name: "drop/other-process", rules: "S3", needs: []need{needHost}, fn: dropOtherProcess},
 	{name: "drop/process-holds-lock", rules: "S3 X2 X3", needs: []need{needHost}, fn: dropProcessHoldsLock},
 	{name: "drop/locked", rules: "S1 S3 X3", needs: []need{needFault}, fn: func(e *env) { e.writersUnder(Locked) }},
@@ -232,7 +234,11 @@ func (e *env) writersUnder(kind FaultKind) {
 	before := e.batch(e.keys("before", e.atMost(100)), 1)
 	e.set(c, before)
 	undo := e.fault(location, Fault{Kind: kind})
-	const writers, batches = 4, 2
+	const writers = 4
+	batches := 2
+	if kind == Locked {
+		batches = 1 // each waits for a time-out
+	}
 	all := make([]*written, writers*batches)
 	action := fmt.Sprintf("SetMany of one of 4 writers while the store is %v", kind)
 	e.within(2*e.runner.patience, "X3", action, func() {

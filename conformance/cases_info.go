@@ -28,6 +28,8 @@ func infoAsWanted(e *env) {
 	compare("Atomic", got.Atomic, want.Atomic)
 	compare("Durability", got.Durability, want.Durability)
 	compare("Reach", got.Reach, want.Reach)
+	compare("Lag", got.Lag, want.Lag)
+	compare("Copies", got.Copies, want.Copies)
 	compare("SnapshotReads", got.SnapshotReads, want.SnapshotReads)
 	compare("SnapshotKeys", got.SnapshotKeys, want.SnapshotKeys)
 	compare("MayEvict", got.MayEvict, want.MayEvict)
@@ -60,6 +62,8 @@ func infoSane(e *env) {
 	}
 	complain(info.Durability > backend.SurvivesPowerLoss, "Durability is no known level")
 	complain(info.Reach > backend.ReachHosts, "Reach is no known level")
+	complain(info.Lag < 0, "Lag is negative")
+	complain(info.Reach == backend.ReachHandle && (info.Lag != 0 || info.Copies), "Lag or Copies is set, and Reach is one handle")
 	complain(info.SnapshotKeys < 0 || info.Capacity < 0 || info.MaxValueBytes < 0 || info.MaxBatchItems < 0 || info.MaxBatchBytes < 0, "a limit is negative")
 	complain(info.Readers < 0 || info.Writers < 0 || info.SplitKeys < 0, "advice is negative")
 	complain(info.SnapshotKeys > 0 && !info.SnapshotReads, "SnapshotKeys is set without SnapshotReads")
@@ -119,7 +123,7 @@ func infoDurability(e *env) {
 		location := e.location()
 		p := e.spawn("write-and-die", location, 1)
 		p.expectEnd()
-		c := e.open(location)
+		c := e.openAfter(location, "S3", "Open after SIGKILL of a process in which SetMany had returned nil")
 		items := e.batch(e.keys("child 0", e.atMost(64)), 1)
 		now, _ := e.contents(c, "SetMany in a process that was killed after it returned nil", items, nil)
 		if now == len(items) {
@@ -149,27 +153,15 @@ func infoReach(e *env) {
 		two := e.open(location)
 		e.set(one, items)
 		e.seen(two, "S3", action, items)
-		more := e.batch(e.keys("a", e.atMost(20)), 2)
+		more := e.batch(e.keys("b", e.atMost(20)), 2) // a copy of "a" may stay
 		e.set(two, more)
 		e.seen(one, "S3", action+", the other way", more)
 		return
 	}
-	var two backend.Cache
-	opening := newRecorder(e.TB, e.Name())
-	<-opening.run(func() {
-		e.labelled(true)
-		two = e.s.Open(opening, location)
-		opening.mu.Lock() // it is closed with the case, not with this attempt
-		e.recorder.mu.Lock()
-		e.cleanups = append(e.cleanups, opening.cleanups...)
-		e.recorder.mu.Unlock()
-		opening.cleanups = nil
-		opening.mu.Unlock()
-	})
-	if two == nil {
+	two, refusal := e.tryOpen(location)
+	if refusal != "" {
 		return
 	}
-	e.Cleanup(func() { e.close(two) })
 	e.set(one, items)
 	values, err := e.tryRead(e.ctx, two, keysOf(items))
 	seen := 0

@@ -18,8 +18,13 @@
 //
 // Cases are named group/name: go test -run 'Conformance/txn' runs the group
 // txn, and -v lists at the end what could not run and why. A failed case prints
-// the rule, word for word as the documentation of backend.Cache has it, what
+// the rule, word for word as the documentation of package backend has it, what
 // was done, what should have come out and what did, and the seed.
+//
+// The groups scan, delete, stats and compact are for the optional interfaces of
+// package backend. A cache that lacks one of these, or a decorator that answers
+// [github.com/embedonce/embedonce/backend.ErrUnsupported], has their cases skipped
+// by name.
 //
 // # Other processes
 //
@@ -35,7 +40,7 @@
 //
 // Run is deterministic: the same keys, the same values, no chance. A wait only
 // bounds how long the suite gives a wrong cache to show itself, or a store to
-// reach Suite.Consistency. Each case has a watchdog. What depends on chance is
+// reach Info.Lag. Each case has a watchdog. What depends on chance is
 // in Soak, which runs for the duration in EMBEDONCE_SOAK (20 s by default), half
 // of it with a fixed seed and half with a fresh one; EMBEDONCE_SEED repeats a
 // seed that failed.

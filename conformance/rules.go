@@ -1,7 +1,7 @@
 package conformance
 
 // A rule is one promise of a cache, word for word as the documentation of
-// backend.Cache has it; a test compares the two.
+// backend.Cache has it, or that of an optional interface; a test compares the two.
 type rule struct{ id, sentence string }
 
 var rules = []rule{
@@ -16,7 +16,7 @@ var rules = []rule{
 	{"G9", "GetMany neither changes nor keeps the caller's keys."},
 	{"S1", "SetMany stores all items or none; where Info.Atomic is false, it may store some, and then returns a *BatchError that names every item not stored."},
 	{"S2", "A key that is stored already is overwritten; of equal keys in one call the last wins."},
-	{"S3", "nil means that every item is stored as durably as Info.Durability says, and that each GetMany begun afterwards, by any handle within Info.Reach, sees it."},
+	{"S3", "nil means that every item is stored as durably as Info.Durability says, and that each GetMany begun afterwards sees it: by this handle at once, by any other within Info.Reach after Info.Lag, unless it keeps a copy of an older value as Info.Copies allows."},
 	{"S4", "After an error the caller can't know whether the items are stored; storing them again is always safe."},
 	{"S5", "SetMany neither changes nor keeps the items or their values."},
 	{"S6", "A call without items stores nothing and returns nil."},
@@ -38,6 +38,17 @@ var rules = []rule{
 	{"C3", "After Close every call returns an error that wraps ErrClosed; Info goes on answering."},
 	{"C4", "Close leaves no goroutine, file handle or connection of the backend's own behind."},
 	{"I1", "Info answers at once, without a context, and what it says is true for the life of the handle."},
+	{"N1", `Scans that begin at "" and go on from each position returned until it is "" again visit every entry that is stored all the while, under the key it has; an entry that comes or goes meanwhile is visited or not.`},
+	{"N2", "An entry is visited with the value that a GetMany of that moment could see, its first bytes up to head at least, and with its size."},
+	{"N3", "visit is called one at a time, on the goroutine that called Scan; its error stops Scan, which returns an error that wraps it."},
+	{"N4", "One Scan visits a bounded part, so that the cache can be used between two of them; after an error the position returned is the one that the call began at."},
+	{"D1", "Delete removes what is stored under keys and returns how many entries that were; a key that isn't stored is no error, and equal keys count once."},
+	{"D2", "Where match is not nil, an entry is removed only if match returned true for the value that it has when it is removed; an entry that was written after match looked stays."},
+	{"D3", "nil means that no GetMany or Scan begun afterwards sees what was removed: by this handle at once, by any other within Info.Reach after Info.Lag, unless Info.Copies; and that the removal is as durable as a write."},
+	{"D4", "After an error any of the entries may be removed, and no other; removing them again is always safe."},
+	{"D5", "match is called on the goroutine that called Delete, one at a time, with the value as GetMany gives it, and is called again for an index if the entry has changed meanwhile."},
+	{"A1", "Stats counts every entry that a GetMany of that moment could visit."},
+	{"P1", "Compact changes nothing that a GetMany or Scan can see, also when it ends early."},
 }
 
 // ruleText returns "G1: GetMany calls ..." for "G1".

@@ -10,28 +10,34 @@ import (
 	"testing"
 )
 
-// TestRules compares the table of rules with the documentation of backend.Cache,
-// in both directions, and looks for a case that checks each.
+// TestRules compares the table of rules with the documentation of backend.Cache and
+// of the optional interfaces, in both directions, and looks for a case that checks each.
 func TestRules(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "backend", "cache.go"), nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
 	documented := make(map[string]string)
 	entry := regexp.MustCompile(`^\s*- ([A-Z]\d+): (.*)$`)
-	for _, group := range file.Comments {
-		for _, comment := range group.List {
-			if m := entry.FindStringSubmatch(strings.TrimPrefix(comment.Text, "//")); m != nil {
-				if documented[m[1]] != "" {
-					t.Errorf("rule %s stands twice in backend/cache.go", m[1])
+	for _, name := range []string{"cache.go", "optional.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", "backend", name), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(documented)
+		for _, group := range file.Comments {
+			for _, comment := range group.List {
+				if m := entry.FindStringSubmatch(strings.TrimPrefix(comment.Text, "//")); m != nil {
+					if documented[m[1]] != "" {
+						t.Errorf("rule %s stands twice in package backend", m[1])
+					}
+					documented[m[1]] = m[2]
 				}
-				documented[m[1]] = m[2]
 			}
+		}
+		if len(documented) == before {
+			t.Errorf("backend/%s has no rules", name)
 		}
 	}
 	for _, r := range rules {
 		if documented[r.id] != r.sentence {
-			t.Errorf("rule %s\nhere:             %s\nbackend/cache.go: %s", r.id, r.sentence, documented[r.id])
+			t.Errorf("rule %s\nhere:            %s\npackage backend: %s", r.id, r.sentence, documented[r.id])
 		}
 		delete(documented, r.id)
 		checked := 0
@@ -45,7 +51,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	for id := range documented {
-		t.Errorf("rule %s of backend/cache.go is not in the suite's table", id)
+		t.Errorf("rule %s of package backend is not in the suite's table", id)
 	}
 }
 

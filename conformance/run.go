@@ -34,7 +34,8 @@ const defaultRoom = 4 << 20
 
 // cases has every case, grouped, in the order in which they run.
 var cases = slices.Concat(readCases, writeCases, sizeCases, txnCases, ctxCases, closeCases, infoCases,
-	batchCases, dropCases, evictCases, foreignCases, crashCases, soakCases)
+	batchCases, dropCases, evictCases, foreignCases, damageCases,
+	scanCases, deleteCases, statsCases, compactCases, crashCases, soakCases)
 
 func findCase(name string) *testcase {
 	for i := range cases {

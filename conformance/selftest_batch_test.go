@@ -119,7 +119,7 @@ func halves(c *mapCache) func(ctx ctxT, items itemsT) error {
 
 var batchMutants = []mutant{
 	{name: "lets another batch in between its halves", must: []string{"batch/two-writers"},
-		may:   []string{"batch/*", "drop/*", "ctx/*", "txn/*", "close/*"},
+		may:   []string{"batch/*", "drop/*", "ctx/*", "txn/*", "close/*", "size/*"},
 		suite: overMap(func(c *mapCache, b *broken) { b.set = halves(c) })},
 	{name: "stores items one by one", must: []string{"batch/read-while-written", "batch/sixteen-writers"},
 		may:  []string{"batch/*", "drop/*", "ctx/*", "soak/*", "txn/*", "close/*"},

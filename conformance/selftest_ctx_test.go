@@ -141,6 +141,20 @@ var ctxMutants = []mutant{
 				return err
 			}
 		})},
+	{name: "lets writers wait for visits", hangs: []string{"ctx/set-beside-visit"}, may: []string{"ctx/*", "batch/*", "delete/*", "scan/*"},
+		suite: overMap(func(c *mapCache, b *broken) {
+			var lock sync.RWMutex
+			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
+				lock.RLock()
+				defer lock.RUnlock()
+				return c.GetMany(ctx, keys, visit)
+			}
+			b.set = func(ctx ctxT, items itemsT) error {
+				lock.Lock()
+				defer lock.Unlock()
+				return c.SetMany(ctx, items)
+			}
+		})},
 	{name: "waits for a slow store without regard to ctx", hangs: []string{"ctx/slow"}, may: []string{"drop/slow"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.set = func(ctx ctxT, items itemsT) error {
@@ -183,9 +197,9 @@ var closeMutants = []mutant{
 				return c.Close()
 			}
 		})},
-	{name: "is not closed by Close", must: []string{"close/then-closed"}, may: []string{"close/*"},
+	{name: "is not closed by Close", must: []string{"close/then-closed"}, may: []string{"close/*", "*/closed", "*/close-waits"},
 		suite: overMap(func(_ *mapCache, b *broken) { b.close = func() error { return nil } })},
-	{name: "closes without waiting for a read", must: []string{"close/waits-for-get"}, may: []string{"close/*"},
+	{name: "closes without waiting for a read", must: []string{"close/waits-for-get"}, may: []string{"close/*", "*/close-waits"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.close = func() error {
 				c.mu.Lock()

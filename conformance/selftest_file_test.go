@@ -5,14 +5,12 @@ package conformance
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +28,8 @@ type fileCache struct {
 	mu     sync.RWMutex
 	known  int64 // how far the log was read
 	index  map[backend.Key][]byte
+	opened bool
+	loaded atomic.Int64 // how many entries there were then
 	closed bool
 	calls  sync.WaitGroup
 	held   bytes.Buffer // batches not yet written, with a flaw
@@ -55,11 +55,29 @@ type fileFlaws struct {
 	closesAll      bool // Close of one handle closes the others
 	dropsAtClose   bool // a write that meets Close returns nil
 	txnLostAtClose bool // a transaction that meets Close returns nil and stores nothing
+	locksInProcess bool // writers of other processes are not kept out
+	waitsToOpen    bool // a second handle waits for the first one to be closed
+	stopsAtDamage  bool // what is damaged ends the log when it is opened
+	skipsDamaged   bool // what is damaged is missing
+
+	scansOwnView    bool // Scan, Delete and Stats don't see what others write
+	ownPositions    bool // a walk can't go on in another handle
+	deletesInMemory bool // what is deleted is so for this handle alone
+	countsLog       bool // Stats counts what was read when the log was opened
+	compactsAway    bool // Compact empties the log
+
+	// These are odd, and right.
+	exclusive     bool // a second handle is refused
+	ownView       bool // what others write is kept, and read when the log is opened
+	refusesDamage bool // a log with damage in it is not opened
 }
 
 var fileInfo = backend.Info{Atomic: true, Durability: backend.SurvivesCrash, Reach: backend.ReachHost, SnapshotReads: true, MaxBatchItems: 11_000}
 
-const fileLockWait = 200 * time.Millisecond
+const (
+	fileLockWait = 200 * time.Millisecond
+	slowness     = 100 * time.Millisecond
+)
 
 var fileHandles = struct {
 	sync.Mutex
@@ -72,82 +90,41 @@ func openFile(path string, info backend.Info, flaws fileFlaws) (*fileCache, erro
 		return nil, err
 	}
 	c := &fileCache{flaws: flaws, info: info, path: path, file: file, turn: make(chan struct{}, 1), index: make(map[backend.Key][]byte)}
+	if flaws.exclusive || flaws.waitsToOpen {
+		if err := c.lockForGood(); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+	}
 	if flaws.forgets {
 		err = file.Truncate(0)
+	}
+	if err = errors.Join(err, c.refresh(true)); err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	fileHandles.Lock()
 	fileHandles.byPath[path] = append(fileHandles.byPath[path], c)
 	fileHandles.Unlock()
-	return c, errors.Join(err, c.refresh(true))
+	return c, nil
 }
 
-const batchHeader = 4 + sha256.Size
-
-// frame is a batch as the log has it.
-func frame(items []backend.Item) []byte {
-	b := make([]byte, batchHeader)
-	for _, item := range items {
-		b = append(b, item.Key[:]...)
-		size := uint32(len(item.Value))
-		if item.Value == nil {
-			size = 1<<32 - 1 // of a wrong type
+// lockForGood takes the lock until the file is closed.
+func (c *fileCache) lockForGood() error {
+	wait := fileLockWait
+	if c.flaws.waitsToOpen {
+		wait = 20 * time.Second // not for ever: this is a test
+	}
+	for end := time.Now().Add(wait); ; {
+		err := syscall.Flock(int(c.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return nil
 		}
-		b = binary.LittleEndian.AppendUint32(b, size)
-		b = append(b, item.Value...)
-	}
-	binary.LittleEndian.PutUint32(b, uint32(len(b)-batchHeader))
-	sum := sha256.Sum256(b[batchHeader:])
-	copy(b[4:], sum[:])
-	return b
-}
-
-func unframe(payload []byte) (items []backend.Item) {
-	for len(payload) > 0 {
-		item := backend.Item{Key: backend.Key(payload[:32])}
-		size := binary.LittleEndian.Uint32(payload[32:])
-		payload = payload[36:]
-		if size != 1<<32-1 {
-			item.Value = append([]byte{}, payload[:size]...)
-			payload = payload[size:]
+		if time.Now().After(end) {
+			return fmt.Errorf("file: %w: another handle is open: %w", backend.ErrUnavailable, err)
 		}
-		items = append(items, item)
-	}
-	return items
-}
-
-// refresh reads what the log has more, up to a batch that isn't whole.
-func (c *fileCache) refresh(opening bool) error {
-	if c.flaws.neverRefreshes && !opening {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	rest, err := io.ReadAll(io.NewSectionReader(c.file, c.known, 1<<40))
-	if err != nil {
-		return err
-	}
-	var batches [][]backend.Item
-	for len(rest) >= batchHeader {
-		end := batchHeader + int(binary.LittleEndian.Uint32(rest))
-		if end > len(rest) || sha256.Sum256(rest[batchHeader:end]) != [32]byte(rest[4:batchHeader]) {
-			break
-		}
-		batches = append(batches, unframe(rest[batchHeader:end]))
-		c.known += int64(end)
-		rest = rest[end:]
-	}
-	if opening && c.flaws.losesLast && len(batches) > 0 {
-		batches = batches[:len(batches)-1]
-	}
-	if opening && c.flaws.keepsFive {
-		batches = batches[max(0, len(batches)-5):]
-	}
-	for _, items := range batches {
-		for _, item := range items {
-			c.index[item.Key] = item.Value
+		if err := c.wait(context.Background(), 2*time.Millisecond); err != nil {
+			return err
 		}
 	}
-	return nil
 }
 
 func (c *fileCache) begin(ctx context.Context) error {
@@ -174,6 +151,9 @@ func (c *fileCache) wait(ctx context.Context, d time.Duration) error {
 	}
 	return nil
 }
+
+// locksByPath has the locks of this process, for a flaw.
+var locksByPath sync.Map
 
 // fileFault is what a test leaves beside the log.
 type fileFault struct {
@@ -205,12 +185,14 @@ func (c *fileCache) GetMany(ctx context.Context, keys []backend.Key, visit func(
 	case Cut:
 		return fmt.Errorf("file: %w", backend.ErrUnavailable)
 	case Slow:
-		if err := c.wait(ctx, 100*time.Millisecond); err != nil {
+		if err := c.wait(ctx, slowness); err != nil {
 			return err
 		}
 	}
-	if err := c.refresh(false); err != nil {
-		return err
+	if !c.flaws.ownView {
+		if err := c.refresh(false); err != nil {
+			return err
+		}
 	}
 	c.mu.RLock()
 	values := make([][]byte, len(keys))
@@ -255,13 +237,18 @@ func (c *fileCache) lock(ctx context.Context) (unlock func(), err error) {
 	end := time.Now().Add(fileLockWait)
 	select {
 	case c.turn <- struct{}{}:
-	case <-time.After(4 * fileLockWait):
+	case <-time.After(20 * fileLockWait): // for the other writers of the handle, on a busy machine too
 		return nil, fmt.Errorf("file: %w: busy", backend.ErrUnavailable)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("file: %w", ctx.Err())
 	}
-	if c.flaws.locksNothing {
+	if c.flaws.locksNothing || c.flaws.exclusive || c.flaws.waitsToOpen {
 		return func() { <-c.turn }, nil
+	}
+	if c.flaws.locksInProcess {
+		lock, _ := locksByPath.LoadOrStore(c.path, new(sync.Mutex))
+		lock.(*sync.Mutex).Lock()
+		return func() { lock.(*sync.Mutex).Unlock(); <-c.turn }, nil
 	}
 	for {
 		if err = syscall.Flock(int(c.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
@@ -331,7 +318,7 @@ func (c *fileCache) store(ctx context.Context, items []backend.Item) error {
 	case f.Kind == Cut:
 		return fmt.Errorf("file: %w", backend.ErrUnavailable)
 	case f.Kind == Slow:
-		if err := c.wait(ctx, 100*time.Millisecond); err != nil {
+		if err := c.wait(ctx, slowness); err != nil {
 			return err
 		}
 	case f.Kind == Full && c.readTo() > f.Limit:
@@ -390,6 +377,13 @@ func (c *fileCache) append(b []byte) error {
 	if c.flaws.locksNothing {
 		pause()
 	}
-	_, err := c.file.WriteAt(b, at)
+	// A reader must not see the new batch inside what is left of a torn one.
+	info, err := c.file.Stat()
+	if err == nil && info.Size() > at {
+		err = c.file.Truncate(at)
+	}
+	if err == nil {
+		_, err = c.file.WriteAt(b, at)
+	}
 	return err
 }

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func fileSuite(info backend.Info, flaws fileFlaws) Suite {
 		},
 		Want: info,
 		Plant: func(t testing.TB, location string, k backend.Key, what Foreign) {
-			c, err := openFile(location, info, fileFlaws{})
+			c, err := openFile(location, info, fileFlaws{}) // beside an exclusive one too
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,11 +117,42 @@ func fileSuite(info backend.Info, flaws fileFlaws) Suite {
 				t.Fatal(err)
 			}
 		},
-		Fault: plantFileFault,
+		Fault: func(t testing.TB, location string, f Fault) func() {
+			if f.Kind == Locked && (flaws.exclusive || flaws.waitsToOpen) {
+				return nil
+			}
+			return plantFileFault(t, location, f)
+		},
+	}
+}
+
+// damageFile changes a byte of a value in the log.
+func damageFile(t testing.TB, location string, place int) {
+	log, err := os.ReadFile(location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values []int // where the values of each batch begin
+	for at := 0; at < len(log); {
+		_, length, _, err := unframe(log[at:])
+		if err != nil || length == 0 {
+			t.Fatalf("damage a log: %v", err)
+		}
+		heads := batchHeader + int(binary.LittleEndian.Uint32(log[at+batchHeader-4:]))*itemHead
+		values = append(values, at+heads)
+		at += length
+	}
+	log[values[place%len(values)]+place] ^= 1 << (place % 8)
+	if err := os.WriteFile(location, log, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
 func plantFileFault(t testing.TB, location string, f Fault) func() {
+	if f.Kind == Damage {
+		damageFile(t, location, f.Item)
+		return func() {}
+	}
 	if f.Kind == Locked {
 		file, err := os.OpenFile(location, os.O_RDWR|os.O_CREATE, 0o600)
 		if err == nil {
@@ -142,6 +174,8 @@ func plantFileFault(t testing.TB, location string, f Fault) func() {
 	return func() { os.Remove(location + ".fault") }
 }
 
-func overFile(flaws fileFlaws) func() Suite {
-	return func() Suite { return fileSuite(fileInfo, flaws) }
+func overFile(flaws fileFlaws) func() Suite { return overFileWith(fileInfo, flaws) }
+
+func overFileWith(info backend.Info, flaws fileFlaws) func() Suite {
+	return func() Suite { return fileSuite(info, flaws) }
 }

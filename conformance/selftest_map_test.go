@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -230,15 +231,33 @@ func mapSuite(info backend.Info, breakIt func(c *mapCache) backend.Cache) Suite 
 			})
 		},
 		Fault: func(_ testing.TB, location string, f Fault) func() {
+			if f.Kind == Damage {
+				mapHub.each(location, func(c *mapCache) { c.damage(f.Item) })
+				return func() {}
+			}
 			mapHub.each(location, func(c *mapCache) { c.room.Store(1 << 20); c.fault.Store(&f) })
 			return func() { mapHub.each(location, func(c *mapCache) { c.fault.Store(nil) }) }
 		},
 	}
 }
 
+// damage changes a bit of three values.
+func (c *mapCache) damage(place int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys := slices.SortedFunc(maps.Keys(c.entries), func(a, b backend.Key) int { return bytes.Compare(a[:], b[:]) })
+	for i := range min(3, len(keys)) {
+		k := keys[(place+i*len(keys)/3)%len(keys)]
+		value := bytes.Clone(c.entries[k]) // readers may have the other one
+		value[place*7%len(value)] ^= 1 << (place % 8)
+		c.entries[k] = value
+	}
+}
+
 // broken is a cache some of whose methods are replaced.
 type broken struct {
 	backend.Cache
+	optional
 	m     *mapCache // below, if it is one
 	get   func(ctx context.Context, keys []backend.Key, visit func(int, []byte) error) error
 	set   func(ctx context.Context, items []backend.Item) error
@@ -312,4 +331,11 @@ func (c *mapCache) found(keys []backend.Key) map[int][]byte {
 		}
 	}
 	return maps.Clone(values)
+}
+
+// all is a copy of what c holds.
+func (c *mapCache) all() map[backend.Key][]byte {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return maps.Clone(c.entries)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/embedonce/embedonce/backend"
 )
@@ -100,7 +101,12 @@ func init() {
 				return c.GetMany(ctx, keys, visit)
 			}
 			b.set = func(ctx ctxT, items itemsT) error {
-				lock.Lock()
+				for !lock.TryLock() {
+					if err := ctx.Err(); err != nil {
+						return err
+					}
+					asleep(time.Millisecond)
+				}
 				defer lock.Unlock()
 				return c.SetMany(ctx, items)
 			}

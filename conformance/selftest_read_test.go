@@ -62,7 +62,7 @@ var readMutants = []mutant{
 				}
 				return c.SetMany(ctx, items)
 			}
-		}), may: []string{"foreign/*"}}, // what is planted isn't found
+		}), may: []string{"foreign/*", "scan/*", "delete/*", "stats/*", "compact/*"}}, // what is planted isn't found
 	{name: "trims zeros at the end", must: []string{"read/odd-bytes"}, may: anywhere,
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
@@ -141,7 +141,7 @@ var readMutants = []mutant{
 			}
 		})},
 	{name: "stops quietly at ErrForeign", must: []string{"read/declined", "foreign/flipped-header", "foreign/flipped-body", "foreign/truncated", "foreign/trailing", "foreign/random-bytes", "foreign/other-text", "foreign/other-scope", "foreign/other-dimensions", "foreign/not-finite", "foreign/empty-to-client", "foreign/wrong-type-to-client"},
-		may: append(declining, "txn/visit-rules", "read/*"),
+		may: append(declining, "txn/visit-rules", "read/*", "damage/*"),
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
 				over := false

@@ -126,7 +126,7 @@ var writeMutants = []mutant{
 				return c.SetMany(ctx, items)
 			}
 		})},
-	{name: "keeps lengths in 16 bits", must: []string{"size/values", "size/many-sizes-in-one-call"}, may: []string{"size/*", "drop/*"},
+	{name: "keeps lengths in 16 bits", must: []string{"size/values", "size/many-sizes-in-one-call"}, may: []string{"size/*", "drop/*", "scan/sizes"},
 		suite: onSet(func(_ *mapCache, items itemsT) itemsT {
 			items = slices.Clone(items)
 			for i := range items {
@@ -187,7 +187,7 @@ var writeMutants = []mutant{
 				return c.SetMany(ctx, items)
 			}
 		})},
-	{name: "keeps the last 100 batches", must: []string{"drop/many-batches", "size/many-sizes-in-one-call"}, may: []string{"drop/*", "write/*", "foreign/*", "batch/*"},
+	{name: "keeps the last 100 batches", must: []string{"drop/many-batches", "size/many-sizes-in-one-call"}, may: []string{"drop/*", "write/*", "foreign/*", "batch/*", "delete/*", "scan/*"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			var mu sync.Mutex
 			var batches []keysT

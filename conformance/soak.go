@@ -16,12 +16,12 @@ import (
 )
 
 var soakCases = []testcase{
-	{name: "soak/oracle", rules: "G4 S1 S3 S9 S10 X2", soak: true, fn: soakOracle},
+	{name: "soak/oracle", rules: "G4 S1 S3 S9 S10 D3 D4 X2", soak: true, fn: soakOracle},
 	{name: "soak/order", rules: "S1 S2", needs: []need{needAtomic}, soak: true, fn: soakOrder},
 	{name: "soak/readers", rules: "S3 S10", soak: true, fn: soakReaders},
 	{name: "soak/faults", rules: "S1 S3 S9", needs: []need{needFault}, soak: true, fn: soakFaults},
 	{name: "soak/close", rules: "C2 S3", soak: true, fn: soakClose},
-	{name: "soak/kill", rules: "S1 S3 S9", needs: []need{needDurable}, soak: true, fn: soakKill},
+	{name: "soak/kill", rules: "S1 S3 S9 D3", needs: []need{needDurable}, soak: true, fn: soakKill},
 	{name: "soak/processes", rules: "S1 S3", needs: []need{needHost}, soak: true, fn: soakProcesses},
 }
 
@@ -156,13 +156,30 @@ type register struct {
 	// begun is the last version that a write was begun with, acknowledged the last
 	// one that a write returned nil for. Versions in between may be stored or not.
 	begun, acknowledged atomic.Int64
+	// deletions has the versions that deleted the keys, and 0, when they had never
+	// been written.
+	mu        sync.Mutex
+	deletions map[int64]bool
 }
 
-// soakOracle: each worker writes its own registers, with calls that are
+// absentIn says whether a version from low to high has left no value, or may have.
+func (r *register) absentIn(low, high int64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for v := range r.deletions {
+		if v >= low && v <= high {
+			return true
+		}
+	}
+	return false
+}
+
+// soakOracle: each worker writes and deletes its own registers, with calls that are
 // cancelled now and then, and reads everybody's.
 func soakOracle(e *env) {
 	location := e.location()
 	c := e.open(location)
+	deletes := e.canDelete(c)
 	const workers, each = 6, 4
 	registers := make([]*register, workers*each)
 	version := make(map[string]int64) // of a value, by key and value
@@ -173,7 +190,7 @@ func soakOracle(e *env) {
 		if limit := e.s.Want.SnapshotKeys; limit > 0 {
 			n = min(n, limit)
 		}
-		registers[i] = &register{keys: e.keys(fmt.Sprint("register", i), n)}
+		registers[i] = &register{keys: e.keys(fmt.Sprint("register", i), n), deletions: map[int64]bool{0: true}}
 	}
 	var operations atomic.Int64
 	end := time.Now().Add(e.runner.duration)
@@ -202,11 +219,20 @@ func soakOracle(e *env) {
 					version[string(item.Key[:])+string(item.Value)] = next
 				}
 				versions.Unlock()
+				how := random.IntN(5)
+				if how == 0 && deletes { // known before it begins
+					r.mu.Lock()
+					r.deletions[next] = true
+					r.mu.Unlock()
+				}
 				r.begun.Store(next)
 				var err error
-				if random.IntN(2) == 0 {
+				switch {
+				case how == 0 && deletes:
+					_, err = backend.Delete(ctx, c, r.keys, nil)
+				case how%2 == 0:
 					err = c.SetMany(ctx, items)
-				} else {
+				default:
 					err = setInTxn(c, ctx, items)
 				}
 				e.check(err == nil || maybeEnds && ctx.Err() != nil, "S3", "a write of an own register", "nil", errText(err))
@@ -224,12 +250,14 @@ func soakOracle(e *env) {
 			}
 			most := r.begun.Load()
 			low, high := int64(1<<60), int64(0)
+			missing := false
 			versions.RLock()
 			for i, value := range values {
-				v, known := version[string(r.keys[i][:])+string(value)]
 				if value == nil {
-					v, known = 0, true
+					missing = true
+					continue
 				}
+				v, known := version[string(r.keys[i][:])+string(value)]
 				if !known {
 					versions.RUnlock()
 					e.broken("G4", "a read of a register", "a value that was written", fmt.Sprintf("%d other bytes", len(value)))
@@ -237,27 +265,49 @@ func soakOracle(e *env) {
 				low, high = min(low, v), max(high, v)
 			}
 			versions.RUnlock()
+			deleted := r.absentIn(least, most)
+			e.check(!missing || deleted, "S9", fmt.Sprintf("GetMany of keys of which no version from %d to %d was a deletion", least, most), "a value", "none")
+			if high == 0 {
+				continue
+			}
 			e.check(low >= least, "S3", fmt.Sprintf("GetMany begun after version %d was acknowledged", least), "that version or a later one", fmt.Sprintf("version %d", low))
 			e.check(high <= most, "G4", fmt.Sprintf("GetMany that ended before version %d was begun", most+1), "no such version", fmt.Sprintf("version %d", high))
-			e.check(low == high || !e.s.Want.SnapshotReads, "S10", fmt.Sprintf("GetMany of %d keys that are written at once", len(values)),
-				"one version", fmt.Sprintf("versions %d to %d", low, high))
+			deleted = r.absentIn(max(1, least), most) // a deletion may be seen in parts, a first write not
+			e.check(low == high && !missing || deleted || !e.s.Want.SnapshotReads, "S10", fmt.Sprintf("GetMany of %d keys that are written at once", len(values)),
+				"one version", fmt.Sprintf("versions %d to %d (keys missing: %v)", low, high, missing))
 		}
 	})
 	check := func(c getter, action string) {
 		for _, r := range registers {
 			values := e.read(c, r.keys)
-			if r.begun.Load() == 0 {
-				continue
-			}
+			least, most := r.acknowledged.Load(), r.begun.Load()
 			var candidates [][]backend.Item
-			for v := r.begun.Load(); v >= max(1, r.acknowledged.Load()); v-- {
-				candidates = append(candidates, e.batch(r.keys, uint64(v)))
+			for v := most; v >= max(1, least); v-- {
+				if !r.absentIn(v, v) {
+					candidates = append(candidates, e.batch(r.keys, uint64(v)))
+				}
 			}
-			if r.acknowledged.Load() == 0 && bytes.Equal(values[0], nil) {
-				continue
+			deleted := r.absentIn(least, most)
+			whole, missing := false, false
+			for i, value := range values {
+				known := value == nil && deleted
+				missing = missing || value == nil
+				for _, batch := range candidates {
+					known = known || bytes.Equal(value, batch[i].Value)
+				}
+				e.check(known, "S9", action, fmt.Sprintf("what one of versions %d to %d has left under each key", least, most),
+					fmt.Sprintf("%d other bytes (missing: %v)", len(value), value == nil))
 			}
-			whole, _ := e.contentsOf(c, action, candidates...)
-			e.check(whole || !e.s.Want.Atomic, "S1", action, "one version of each register, whole", "a mixture")
+			for _, batch := range candidates {
+				same := true
+				for i := range batch {
+					same = same && bytes.Equal(values[i], batch[i].Value)
+				}
+				whole = whole || same
+			}
+			// A deletion that failed may have left a part, and a first write nothing.
+			deleted = r.absentIn(max(1, least), most) || least == 0 && bytes.Equal(bytes.Join(values, nil), nil)
+			e.check(whole || deleted || !e.s.Want.Atomic, "S1", action, "one version of each register, whole", fmt.Sprintf("a mixture (keys missing: %v)", missing))
 		}
 	}
 	check(c, "the contents after random operations")
@@ -266,50 +316,6 @@ func soakOracle(e *env) {
 		check(e.open(location), "the contents after random operations and opening again")
 	}
 	e.Logf("%d operations", operations.Load())
-}
-
-// soakKill kills a writer at random moments, again and again on one store, so
-// that each recovery is followed by another crash.
-func soakKill(e *env) {
-	random := e.rand("kill")
-	end := time.Now().Add(e.runner.duration)
-	kills, acknowledged := 0, 0
-	for kills == 0 || time.Now().Before(end) {
-		location := e.location()
-		var earlier [][]int // acknowledged batches by run
-		for run := 0; run < 25 && (kills == 0 || time.Now().Before(end)); run++ {
-			delay := time.Duration(random.Int64N(int64(40 * time.Millisecond)))
-			if random.IntN(4) == 0 {
-				delay /= 20
-			}
-			batches := e.killWriter(location, run, func(p *process, said *crashLog) {
-				timer := time.NewTimer(delay)
-				defer timer.Stop()
-				for {
-					select {
-					case line, ok := <-p.lines:
-						if !ok {
-							return
-						}
-						said.take(p, line)
-					case <-timer.C:
-						return
-					}
-				}
-			})
-			kills++
-			acknowledged += len(batches)
-			earlier = append(earlier, batches)
-		}
-		c := e.open(location)
-		for run, batches := range earlier {
-			for _, n := range batches {
-				e.stored(c, "S9", "SetMany of a writer that was killed, after others were killed too", e.crashBatch(run, n))
-			}
-		}
-		e.close(c)
-	}
-	e.Logf("%d kills, %d batches acknowledged, 0 of them lost", kills, acknowledged)
 }
 
 // soakProcesses: several processes write to one store at the same time, and one

@@ -33,13 +33,13 @@ type Suite struct {
 	Plant func(t testing.TB, location string, k backend.Key, what Foreign)
 
 	// Fault makes the store at location misbehave, for handles that are open as
-	// well as for new ones, until undo is called. A nil undo says that the store
+	// well as for new ones, until undo is called (but see Damage). A nil undo says that the store
 	// can't be made to fail in this way; nil for Fault, in no way. What can't be
 	// done is skipped by name.
 	Fault func(t testing.TB, location string, f Fault) (undo func())
 
-	// Consistency is how long another handle may take to see an acknowledged
-	// write; 0 is at once.
+	// Consistency is how long a case may poll until another handle sees what was
+	// acknowledged, where that is longer than Want.Lag: what a busy machine needs.
 	Consistency time.Duration
 
 	// Skip has the cases that the backend is known to fail, with the reason. An
@@ -74,7 +74,8 @@ type Fault struct {
 	Kind FaultKind
 	// Item is, for FailAtItem, the index in the batch at which writing fails. The
 	// batch has only keys that are not stored, no two of them equal, so that a
-	// store may count what it writes.
+	// store may count what it writes. For Damage it chooses the place: any number
+	// from 0 on.
 	Item int
 }
 
@@ -93,6 +94,17 @@ const (
 	Cut
 	// Locked: somebody else holds whatever lock a write needs.
 	Locked
+	// Damage: bytes of at least one stored value are changed where they lie, such as
+	// in the file, by other means than the store's own; their number stays, and so do
+	// keys and whatever else the store needs to find its way. They stay changed until
+	// they are written over, so that undo has nothing to do. A handle that is open
+	// may still have the value as it was; one that is opened afterwards may not.
+	//
+	// A GetMany of such a store visits every key that is stored, with the value as it
+	// is now, or with nil where the store finds out that it isn't what was written
+	// (rule G5: it can't be read); or it returns an error, as Open may too: one that
+	// wraps [backend.ErrCorrupt]. A SetMany that returns nil heals what it overwrites.
+	Damage
 )
 
 // String returns the kind's name.
@@ -108,9 +120,14 @@ func (k FaultKind) String() string {
 		return "Cut"
 	case Locked:
 		return "Locked"
+	case Damage:
+		return "Damage"
 	}
 	return "unknown kind of fault"
 }
+
+// lag is how long another handle may take to see what was acknowledged.
+func (s *Suite) lag() time.Duration { return max(s.Consistency, s.Want.Lag) }
 
 // validate fails t if the suite can't be run.
 func (s *Suite) validate(t testing.TB) {

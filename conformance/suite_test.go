@@ -46,6 +46,11 @@ func TestFailingSuite(t *testing.T) {
 		{"no needs", "right", "Fails/crash", false, []string{"skipped crash/in-txn: Info.Durability is none"}},
 		{"child that can't open", "child", "Fails/crash/while-writing", true, []string{"rule S3: nil means",
 			"action:  another process (write-on) is to open a new store", "it ended: exit status 1", "no store in another process"}},
+		{"no Open after a kill", "after a kill it fails", "Fails/crash/after-acknowledgement", true, []string{"rule S3: nil means",
+			"action:  Open after SIGKILL of a process in which SetMany had returned nil", "want:    a handle on the store",
+			"got:     it failed: selftest_test.go:", "the log is not whole", "seed:    20240229"}},
+		{"panic of Open after a kill", "after a kill it panics", "Fails/crash/in-visit", true, []string{"rule S9: What was acknowledged",
+			"action:  Open after SIGKILL of a process in the middle of a call", "got:     it failed: ", "panic: no way to read this log", "seed:    20240229"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			output, err := again(t, c.run, c.variable)
@@ -109,6 +114,27 @@ func TestPartOfFaultAndPlant(t *testing.T) {
 	} {
 		if res := run(c.name, c.faults, c.plants); res.failed || res.skipped != c.skipped {
 			t.Errorf("%s with faults %v and entries %v: failed %v, skipped %v\n%s", c.name, c.faults, c.plants, res.failed, res.skipped, res.text())
+		}
+	}
+}
+
+// TestOptional: a cache that lacks an optional interface, itself or behind a
+// decorator, has its cases skipped, with the reason.
+func TestOptional(t *testing.T) {
+	for name, wrap := range map[string]func(c *mapCache) backend.Cache{
+		"lacks them":               func(c *mapCache) backend.Cache { return bare{c} },
+		"decorator says it for it": func(c *mapCache) backend.Cache { return &broken{Cache: bare{c}, m: c} },
+	} {
+		suite := mapSuite(mapInfo, wrap)
+		r := &runner{suite: &suite, seed: fixedSeed, watchdog: time.Minute, patience: callPatience}
+		for group, method := range map[string]string{"scan": "Scan", "delete": "Delete", "stats": "Stats", "compact": "Compact"} {
+			for i := range cases {
+				if c := &cases[i]; c.group() == group && c.unmet(&suite) == "" {
+					if res := r.runCase(t, c); !res.skipped || !strings.Contains(res.text(), "the cache has no "+method) {
+						t.Errorf("%s, a cache that %s: failed %v, skipped %v\n%s", c.name, name, res.failed, res.skipped, res.text())
+					}
+				}
+			}
 		}
 	}
 }

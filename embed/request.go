@@ -338,6 +338,7 @@ func (c *Client) fulfil(ctx context.Context, misses []*miss, store bool, r *Resp
 	for _, request := range requests {
 		siblings.start(ctx, request)
 	}
+	unstored := false
 	for _, request := range requests {
 		if !request.wait(ctx) {
 			for _, m := range request.misses {
@@ -346,8 +347,9 @@ func (c *Client) fulfil(ctx context.Context, misses []*miss, store bool, r *Resp
 			continue
 		}
 		r.Usage.add(&request.usage)
-		if r.CacheErr == nil { // the first of what is mostly the same
-			r.CacheErr = request.cacheErr
+		if request.cacheErr != nil && !unstored { // the others are mostly the same
+			unstored = true
+			r.CacheErr = errors.Join(r.CacheErr, request.cacheErr) // beside what reading failed with
 		}
 		over = append(over, request.misses...)
 	}

@@ -85,6 +85,12 @@ func newReader(tx *bbolt.Tx) (r *reader, err error) {
 	if entries == nil {
 		return nil, errNoEntries
 	}
+	if entries.Root() == 0 {
+		// bbolt may read it from a copy, and touch can't tell then where a value should be.
+		if _, err := newTree(tx, entries); err != nil {
+			return nil, err
+		}
+	}
 	return &reader{
 		cursor: entries.Cursor(),
 		first:  tx.DB().Info().Data,

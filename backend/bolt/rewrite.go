@@ -31,7 +31,7 @@ const rewriteBytes = 32 << 20
 // # Errors
 //
 // Those of [Open]; backend.ErrCorrupt for a damaged page, where nothing is
-// written: backend.Copy can copy what is readable.
+// written: backend.Copy copies what a scan sees before the damage.
 func Rewrite(ctx context.Context, from, to string, opts *Options) (err error) {
 	from, o, err := opts.withDefaults("Rewrite", from)
 	if err != nil {

@@ -84,11 +84,8 @@ func (t *tree) checkPath(root uint64, key []byte, beside bool) error {
 
 // leafOf returns the page on which key is, or would be.
 func (t *tree) leafOf(root uint64, key []byte, beside bool) ([]byte, error) {
-	for id, depth := root, 0; depth < maxDepth; depth++ {
-		page, err := t.page(id)
-		if err != nil {
-			return nil, err
-		}
+	page, err := t.page(root)
+	for depth := 0; err == nil && depth < maxDepth; depth++ {
 		if binary.NativeEndian.Uint16(page[8:]) == leafPage {
 			return page, nil
 		}
@@ -102,13 +99,39 @@ func (t *tree) leafOf(root uint64, key []byte, beside bool) ([]byte, error) {
 			}
 		}
 		for i := max(at-1, 0); beside && i <= min(at+1, count-1); i++ {
-			if _, err := t.page(branchElement(page, i).child); err != nil {
+			if _, err := t.child(page, i); err != nil {
 				return nil, err
 			}
 		}
-		id = branchElement(page, at).child
+		page, err = t.child(page, at)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return nil, fmt.Errorf("%w: its pages lead back to themselves", errTree)
+}
+
+// child returns the page that an element of a branch page leads to. Its keys must
+// be those that belong there: a page that two elements lead to would be freed by
+// a write through the one, and still be in use through the other.
+func (t *tree) child(parent []byte, i int) ([]byte, error) {
+	e := branchElement(parent, i)
+	page, err := t.page(e.child)
+	if err != nil {
+		return nil, err
+	}
+	count := int(binary.NativeEndian.Uint16(page[10:]))
+	if count == 0 {
+		return page, nil
+	}
+	inside := bytes.Compare(keyOn(page, 0), e.key) >= 0
+	if next := i + 1; next < int(binary.NativeEndian.Uint16(parent[10:])) {
+		inside = inside && bytes.Compare(keyOn(page, count-1), branchElement(parent, next).key) < 0
+	}
+	if !inside {
+		return nil, fmt.Errorf("%w: page %d is reached by a wrong way", errTree, e.child)
+	}
+	return page, nil
 }
 
 // page returns a page with those that belong to it, checked.
@@ -154,18 +177,21 @@ func (t *tree) checkElements(page []byte) error {
 		if start += uint64(at); start < uint64(table) || start+size > uint64(len(page)) {
 			return errTree
 		}
-		var key []byte
-		if flags == branchPage {
-			key = branchElement(page, i).key
-		} else {
-			key = leafElement(page, i).key
-		}
+		key := keyOn(page, i)
 		if i > 0 && bytes.Compare(last, key) >= 0 {
 			return errTree
 		}
 		last = key
 	}
 	return nil
+}
+
+// keyOn returns the key of an element that checkElements has looked at.
+func keyOn(page []byte, i int) []byte {
+	if binary.NativeEndian.Uint16(page[8:]) == branchPage {
+		return branchElement(page, i).key
+	}
+	return leafElement(page, i).key
 }
 
 type branch struct {

@@ -186,7 +186,7 @@ func (b *batch) send(ctx context.Context, inTxn bool) error {
 	pipe := node.Pipeline()
 	_ = pipe.BatchProcess(ctx, b.cmds...)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return err
+		return refusedByReplica(err)
 	}
 	if err := checkEnd(&b.end, b.mark); err != nil {
 		return err

@@ -3,9 +3,13 @@ package redis
 import (
 	"context"
 	"fmt"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -270,6 +274,84 @@ func TestMasterFails(t *testing.T) {
 		require.ErrorContains(t, err, "begin at")
 	}
 	t.Logf("%d of %d batches acknowledged, 0 lost", len(acknowledged), n)
+}
+
+// Where the masters of a cluster change, what one of them had may be where a scan has
+// been already: it must not end as if it had seen everything.
+func TestScanWhileMastersChange(t *testing.T) {
+	needServer(t)
+	ctx := context.Background()
+	servers := sharedCluster(t)
+	real := make([]driver.ClusterSlot, len(servers))
+	for i, s := range servers {
+		const slots = 16384
+		real[i] = driver.ClusterSlot{Start: i * slots / len(servers), End: (i+1)*slots/len(servers) - 1, Nodes: []driver.ClusterNode{{Addr: s.addr}}}
+	}
+	slices.SortFunc(real, func(a, b driver.ClusterSlot) int { return strings.Compare(a.Nodes[0].Addr, b.Nodes[0].Addr) })
+	var changed atomic.Bool
+	client := driver.NewClusterClient(&driver.ClusterOptions{ClusterSlots: func(context.Context) ([]driver.ClusterSlot, error) {
+		slots := slices.Clone(real)
+		if changed.Load() { // "127.0.0.1:1" is before all others
+			slots[2].Nodes = []driver.ClusterNode{{Addr: "127.0.0.1:1"}}
+		}
+		return slots, nil
+	}})
+	defer func() { require.NoError(t, client.Close()) }()
+	c, err := New(client, &Options{Prefix: t.Name() + ":"})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	require.NoError(t, c.SetMany(ctx, testItems(0, 5000, 'a')))
+
+	ignore := func(backend.Entry) error { return nil }
+	var positions []backend.Position
+	for at := backend.Position(""); ; {
+		at, err = c.Scan(ctx, at, 1, ignore)
+		require.NoError(t, err)
+		if at == "" {
+			break
+		}
+		positions = append(positions, at)
+	}
+	require.Greater(t, len(positions), 3)
+	changed.Store(true)
+	for _, at := range positions {
+		next, err := c.Scan(ctx, at, 1, ignore)
+		require.ErrorContains(t, err, "begin at", "%q", at)
+		require.Equal(t, at, next)
+	}
+}
+
+// What a first try has removed counts, also when another node answered only the second.
+func TestDeleteCountsOverTries(t *testing.T) {
+	needServer(t)
+	ctx := context.Background()
+	servers := sharedCluster(t)
+	round := func() {
+		var refused atomic.Bool
+		refused.Store(true)
+		client := driver.NewClusterClient(&driver.ClusterOptions{
+			Addrs: []string{servers[0].addr}, PipelinePoolSize: -1, DialerRetries: 1,
+			Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if addr == servers[1].addr && !refused.Swap(true) {
+					return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+				}
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			},
+		})
+		defer func() { require.NoError(t, client.Close()) }()
+		c, err := New(client, &Options{Prefix: t.Name() + ":"})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		require.NoError(t, c.SetMany(ctx, testItems(0, 100, 'a')))
+		require.NoError(t, servers[1].raw.Do(ctx, "client", "kill", "type", "normal", "skipme", "yes").Err())
+		refused.Store(false)
+		removed, err := c.Delete(ctx, testKeys(100), nil)
+		require.NoError(t, err)
+		require.Equal(t, 100, removed)
+	}
+	for range 10 { // the order of the nodes is left to chance
+		round()
+	}
 }
 
 func TestBorrowedClientsThatAreRefused(t *testing.T) {

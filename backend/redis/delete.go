@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/embedonce/embedonce/backend"
 )
@@ -72,16 +73,19 @@ func (c *Cache) deleteAll(ctx context.Context, keys []backend.Key) (removed int,
 	return removed, err
 }
 
-// change is numbers for a call.
+// change is numbers for a call. What was answered in one try isn't asked for in the
+// next: what is removed already would count as missing.
 func (c *Cache) change(ctx context.Context, names []string, size int, command func(n int) []any) ([]int, error) {
-	var numbers []int
+	numbers := make([]int, len(names))
+	for n := range numbers {
+		numbers[n] = unknown
+	}
 	err := again(ctx, func(int) error {
-		var got []int
-		err := c.detach(ctx, c.options.Timeout+allowance(size), func(ctx context.Context) (err error) {
-			got, err = c.numbers(ctx, names, command)
-			return err
+		got := slices.Clone(numbers)
+		err := c.detach(ctx, c.options.Timeout+allowance(size), func(ctx context.Context) error {
+			return c.numbers(ctx, names, got, command)
 		})
-		if err == nil {
+		if err == nil || mayWriteAgain(err) { // else the job may still run, and write to got
 			numbers = got
 		}
 		return err
@@ -94,14 +98,19 @@ func (c *Cache) change(ctx context.Context, names []string, size int, command fu
 
 // target is an entry that match wants removed.
 type target struct {
+	key      backend.Key
 	name     string
 	readable bool
 	value    []byte // its own copy
 }
 
 func (c *Cache) deleteMatching(ctx context.Context, keys []backend.Key, match func(i int, value []byte) bool) (removed int, err error) {
+	index := make([]int, len(keys)) // of those that are still open
+	for i := range index {
+		index[i] = i
+	}
 	for range deleteRounds {
-		targets, size, err := c.targets(ctx, keys, match)
+		targets, size, err := c.targets(ctx, keys, index, match)
 		if err != nil || len(targets) == 0 {
 			return removed, err
 		}
@@ -119,29 +128,38 @@ func (c *Cache) deleteMatching(ctx context.Context, keys []backend.Key, match fu
 		if err != nil {
 			return removed, err
 		}
-		changed := false
-		for _, n := range numbers {
-			if n == 1 {
+		changed := make(map[backend.Key]bool)
+		for n, number := range numbers {
+			switch number {
+			case 1:
 				removed++
+			case 2:
+				changed[targets[n].key] = true
 			}
-			changed = changed || n == 2
 		}
-		if !changed {
+		if len(changed) == 0 {
 			return removed, nil
 		}
+		index = slices.DeleteFunc(index, func(i int) bool { return !changed[keys[i]] })
 	}
 	return removed, fmt.Errorf("redis: delete: %w: entries changed again and again between match and their removal", backend.ErrUnavailable)
 }
 
-// targets asks match. Of equal keys it is enough that match wants one.
-func (c *Cache) targets(ctx context.Context, keys []backend.Key, match func(i int, value []byte) bool) (targets []target, size int, err error) {
+// targets asks match about the keys in index. Of equal keys it is enough that match
+// wants one.
+func (c *Cache) targets(ctx context.Context, keys []backend.Key, index []int, match func(i int, value []byte) bool) (targets []target, size int, err error) {
+	asked := make([]backend.Key, len(index))
+	for n, i := range index {
+		asked[n] = keys[i]
+	}
 	wanted := make(map[backend.Key]bool)
-	err = c.getMany(ctx, keys, func(i int, value []byte) error {
+	err = c.getMany(ctx, asked, func(n int, value []byte) error {
+		i := index[n]
 		if wanted[keys[i]] || !match(i, value) {
 			return nil
 		}
 		wanted[keys[i]] = true
-		targets = append(targets, target{string(c.appendKey(nil, &keys[i])), value != nil, bytes.Clone(value)})
+		targets = append(targets, target{keys[i], string(c.appendKey(nil, &keys[i])), value != nil, bytes.Clone(value)})
 		size += len(value)
 		return nil
 	})

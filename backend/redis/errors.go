@@ -127,6 +127,15 @@ func explain(err error) error {
 	return &hidden{backend.ErrUnavailable.Error() + ": the driver failed", errors.Join(backend.ErrUnavailable, err)}
 }
 
+// refusedByReplica gives errReplica, which the driver must not know as an answer, its
+// code.
+func refusedByReplica(err error) error {
+	if errors.Is(err, errReplica) {
+		return serverError{"READONLY"}
+	}
+	return err
+}
+
 // mayHelpAgain says whether another try may go better.
 func mayHelpAgain(err error) bool {
 	var ours serverError

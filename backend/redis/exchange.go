@@ -33,7 +33,7 @@ func (c *Cache) exchange(ctx context.Context, node *driver.Client, commands [][]
 	mark := c.appendMark(nil)
 	ask(end, &marks, "echo", mark)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, err
+		return nil, refusedByReplica(err)
 	}
 	if err := checkEnd(end, mark); err != nil {
 		return nil, err
@@ -59,20 +59,27 @@ func (r *reply) checkWait(want int) error {
 	return nil
 }
 
-// numbers sends commands that are answered with a number each, and whose second or
-// fourth word is the key: to the nodes that have the keys. It follows keys that are
-// moved.
-func (c *Cache) numbers(ctx context.Context, names []string, command func(n int) []any) ([]int, error) {
-	numbers := make([]int, len(names))
+// unknown stands for a number that no server has answered yet.
+const unknown = -1
+
+// numbers sends commands that are answered with a number of 0 or more each, and whose
+// second or fourth word is the key: to the nodes that have the keys. It follows keys
+// that are moved. Only what is unknown in numbers is asked for, and filled in, also
+// before an error.
+func (c *Cache) numbers(ctx context.Context, names []string, numbers []int, command func(n int) []any) error {
 	of := make(map[*driver.Client][]int)
 	for n, name := range names {
+		if numbers[n] != unknown {
+			continue
+		}
 		node, err := c.nodeOf(ctx, name)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		of[node] = append(of[node], n)
 	}
 	var moved []int
+	var failure error
 	for node, own := range of {
 		commands := make([][]any, len(own))
 		for i, n := range own {
@@ -80,7 +87,7 @@ func (c *Cache) numbers(ctx context.Context, names []string, command func(n int)
 		}
 		answers, err := c.exchange(ctx, node, commands, true)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for i, n := range own {
 			r := &answers[i]
@@ -90,18 +97,18 @@ func (c *Cache) numbers(ctx context.Context, names []string, command func(n int)
 			case c.cluster != nil && isRedirection(serverError{r.code}):
 				moved = append(moved, n)
 			case r.code != "":
-				return nil, serverError{r.code}
+				failure = serverError{r.code}
 			default:
-				return nil, errStrange
+				return errStrange
 			}
 		}
 	}
-	if len(moved) == 0 {
-		return numbers, nil
+	if failure != nil || len(moved) == 0 {
+		return failure
 	}
 	if c.options.WaitReplicas > 0 {
 		c.cluster.ReloadState(ctx)
-		return nil, serverError{"MOVED"} // the driver can't wait for replicas of the new node
+		return serverError{"MOVED"} // the driver can't wait for replicas of the new node
 	}
 	cmds := make([]*driver.Cmd, len(moved))
 	_, err := c.cluster.Pipelined(ctx, func(p driver.Pipeliner) error {
@@ -112,12 +119,15 @@ func (c *Cache) numbers(ctx context.Context, names []string, command func(n int)
 	})
 	var answered driver.Error
 	if err != nil && !errors.As(err, &answered) {
-		return nil, err
+		return err
 	}
 	for i, n := range moved {
-		if numbers[n], err = cmds[i].Int(); err != nil {
-			return nil, err
+		number, err := cmds[i].Int()
+		if err != nil {
+			failure = err
+			continue
 		}
+		numbers[n] = number
 	}
-	return numbers, nil
+	return failure
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,6 +187,38 @@ func TestReplicaTakesNoWrites(t *testing.T) {
 	err := c.SetMany(ctx, testItems(0, 3, 'a'))
 	require.ErrorIs(t, err, backend.ErrReadOnly)
 	require.NoError(t, c.GetMany(ctx, testKeys(3), none))
+}
+
+// After a failover a name may point to another server, while connections to the one
+// that is a replica now live on: they must not be used for ever.
+func TestNameThatPointsToAnotherServer(t *testing.T) {
+	needServer(t)
+	ctx := context.Background()
+	old, replacement := startServer(t), startServer(t)
+	var target atomic.Pointer[string]
+	target.Store(&old.addr)
+	for name, change := range map[string]func(c *Cache) error{
+		"SetMany": func(c *Cache) error { return c.SetMany(ctx, testItems(0, 3, 'a')) },
+		"Delete":  func(c *Cache) error { _, err := c.Delete(ctx, testKeys(3), nil); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := driver.NewClient(&driver.Options{Addr: "name:6379", PipelinePoolSize: -1, Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, *target.Load())
+			}})
+			defer func() { require.NoError(t, client.Close()) }()
+			c, err := New(client, &Options{Prefix: t.Name() + ":"})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, c.Close()) }()
+			require.NoError(t, change(c))
+			host, port, err := net.SplitHostPort(replacement.addr)
+			require.NoError(t, err)
+			require.NoError(t, old.raw.ReplicaOf(ctx, host, port).Err())
+			target.Store(&replacement.addr)
+			require.NoError(t, change(c))
+			require.NoError(t, old.raw.ReplicaOf(ctx, "no", "one").Err())
+			old, replacement = replacement, old
+		})
+	}
 }
 
 func TestFullServer(t *testing.T) {

@@ -63,6 +63,9 @@ func dialer(text string, o *Options) (func() driver.UniversalClient, error) {
 	if o.TLS != nil && scheme != "rediss" {
 		return nil, errors.New("Options.TLS is set, and url has none of the schemes rediss, rediss+sentinel and rediss+cluster")
 	}
+	if strings.Contains(rest, "#") { // what is before it would be taken for a host
+		return nil, errors.New("url has a #; in a user or a password write %23 for it")
+	}
 	plain := parsed.String()
 	switch kind {
 	case "":

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"math"
 	"os"
 	"testing"
 	"time"
@@ -19,6 +20,8 @@ func TestOptionsThatAreWrong(t *testing.T) {
 	for _, name := range []string{"Prefix", "TTL", "Timeout", "Connections", "ReadAhead", "ChunkKeys", "WaitReplicas"} {
 		require.ErrorContains(t, err, "Options."+name+" ")
 	}
+	_, err = Open("redis://localhost:1", &Options{Timeout: math.MaxInt64})
+	require.ErrorContains(t, err, "Options.Timeout ")
 	_, err = Open("", &Options{TTLJitter: time.Second})
 	require.ErrorContains(t, err, "TTLJitter")
 	require.ErrorContains(t, err, "url is none of", "all that is wrong in one error")

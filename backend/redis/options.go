@@ -26,7 +26,7 @@ type Options struct {
 	// Timeout is how long a call waits for one answer of the server. A second is added
 	// for each chunk of a read, and for each 4 MiB of a batch, an entry counting as 1 KiB
 	// more than its value. A context that ends earlier ends the wait with its own error; Timeout ends it with
-	// backend.ErrUnavailable. At least 10 ms; 0 is 5 seconds.
+	// backend.ErrUnavailable. 10 ms to 24 hours; 0 is 5 seconds.
 	Timeout time.Duration
 	// Connections is how many requests of this cache are under way at once, each on a
 	// connection of its own; more wait for their turn. 0 is 16.
@@ -58,6 +58,7 @@ const (
 	maxConnections     = 1024
 	maxChunkKeys       = 4096
 	shortestTimeout    = 10 * time.Millisecond
+	longestTimeout     = 24 * time.Hour
 	longestTTL         = 100 * 365 * 24 * time.Hour
 )
 
@@ -87,8 +88,8 @@ func (o *Options) withDefaults() (Options, error) {
 	if full.TTLJitter > longestTTL {
 		wrong("Options.TTLJitter is %v; at most %v is allowed", full.TTLJitter, longestTTL)
 	}
-	if full.Timeout != 0 && full.Timeout < shortestTimeout {
-		wrong("Options.Timeout is %v; 0, and at least %v are allowed", full.Timeout, shortestTimeout)
+	if full.Timeout != 0 && (full.Timeout < shortestTimeout || full.Timeout > longestTimeout) {
+		wrong("Options.Timeout is %v; 0, and %v to %v are allowed", full.Timeout, shortestTimeout, longestTimeout)
 	}
 	between("Connections", full.Connections, maxConnections)
 	between("ReadAhead", full.ReadAhead, maxConnections)

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -33,6 +34,10 @@ type reply struct {
 
 var (
 	errStrange = fmt.Errorf("%w: it answers with what is none of Redis's answers, or not one to what was asked", backend.ErrUnavailable)
+
+	// errReplica makes the driver close the connection, as it does by itself where it
+	// reads the answer: the name that it was dialled by may point to the master now.
+	errReplica = errors.New("the server is a replica")
 
 	lineEnd    = []byte("\r\n")
 	okLine     = []byte("+OK")
@@ -78,7 +83,9 @@ func (r *reply) Write(p []byte) (int, error) {
 			return 0, errStrange
 		}
 	case '-':
-		r.code = codeOf(p[1:])
+		if r.code = codeOf(p[1:]); r.code == "READONLY" {
+			return 0, errReplica
+		}
 	case '+':
 		r.queued = bytes.Equal(p, queuedLine)
 		if bytes.Equal(p, okLine) {

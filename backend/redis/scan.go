@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,8 +39,10 @@ const (
 //
 // # Errors
 //
-// A position means nothing to a server that was restarted, or that took the place of
-// a master that failed: Scan then returns an error, and has to begin at "" again.
+// A position means nothing to a server that was restarted, or to a cluster whose
+// masters are others now, as after a failover: Scan then returns an error, and has to
+// begin at "" again. Entries that a cluster moves between masters that stay may be
+// missed, or visited twice.
 func (c *Cache) Scan(ctx context.Context, from backend.Position, head int, visit func(e backend.Entry) error) (next backend.Position, err error) {
 	if err := c.begin(ctx, "scan"); err != nil {
 		return from, err
@@ -69,13 +72,14 @@ type spot struct {
 	node   string // address of a master; "" is the first one
 	cursor uint64 // of SCAN; 0 is its beginning
 	run    string // which run of the server the cursor is of
+	set    string // which masters the cluster had
 }
 
 func (s spot) position() backend.Position {
 	if s == (spot{}) {
 		return ""
 	}
-	return backend.Position(fmt.Sprintf("%d %s %s", s.cursor, s.run, s.node))
+	return backend.Position(fmt.Sprintf("%d %s %s %s", s.cursor, s.run, s.set, s.node))
 }
 
 func parseSpot(p backend.Position) (spot, error) {
@@ -83,9 +87,9 @@ func parseSpot(p backend.Position) (spot, error) {
 		return spot{}, nil
 	}
 	words := strings.Split(string(p), " ")
-	if len(words) == 3 {
+	if len(words) == 4 {
 		cursor, err := strconv.ParseUint(words[0], 10, 64)
-		s := spot{cursor: cursor, run: words[1], node: words[2]}
+		s := spot{cursor: cursor, run: words[1], set: words[2], node: words[3]}
 		if err == nil && s.position() == p {
 			return s, nil
 		}
@@ -138,20 +142,20 @@ func (c *Cache) scanStep(ctx context.Context, at spot) (p part, after spot, err 
 	if err != nil {
 		return p, after, err
 	}
-	n := 0
-	for n < len(nodes) && nodes[n].Options().Addr < at.node {
-		n++
+	set, n := "", 0
+	if c.single == nil {
+		set = setOf(nodes)
+	}
+	if at != (spot{}) {
+		n = slices.IndexFunc(nodes, func(node *driver.Client) bool { return c.single != nil || node.Options().Addr == at.node })
+		if n < 0 || at.set != set {
+			return p, after, errOtherRun // what a new master has may be from where the scan was
+		}
 	}
 	if n == len(nodes) {
 		return p, after, nil
 	}
 	p.node = nodes[n]
-	if c.single == nil && p.node.Options().Addr != at.node {
-		if at.cursor != 0 {
-			return p, after, errOtherRun // the master is none any more
-		}
-		at = spot{}
-	}
 	pipe := p.node.Pipeline()
 	info := pipe.Info(ctx, "server")
 	scan := pipe.Scan(ctx, at.cursor, escaped(c.options.Prefix)+"*", scanKeys)
@@ -170,14 +174,23 @@ func (c *Cache) scanStep(ctx context.Context, at spot) (p part, after spot, err 
 	}
 	switch {
 	case cursor != 0:
-		after = spot{node: at.node, cursor: cursor, run: run}
+		after = spot{cursor: cursor, run: run, set: set}
 		if c.single == nil {
 			after.node = p.node.Options().Addr
 		}
 	case n+1 < len(nodes):
-		after = spot{node: nodes[n+1].Options().Addr}
+		after = spot{node: nodes[n+1].Options().Addr, set: set}
 	}
 	return p, after, nil
+}
+
+// setOf tells sets of masters apart.
+func setOf(nodes []*driver.Client) string {
+	h := fnv.New64a()
+	for _, node := range nodes {
+		_, _ = fmt.Fprintln(h, node.Options().Addr)
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
 }
 
 // runOf finds which run of the server an INFO is from. "" if it may not be asked.

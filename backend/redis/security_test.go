@@ -38,6 +38,7 @@ func TestURLsWithoutSecretsInErrors(t *testing.T) {
 		"redis://:" + secret + "@localhost\x00", "http://user:" + secret + "@localhost", "redis+cluster://user:" + secret + "@localhost?read_only=true",
 		"redis+cluster://user:" + secret + "@localhost?route_randomly=true", "redis+sentinel://:" + secret + "@localhost?master_name=a&replica_only=true",
 		"rediss+cluster://:" + secret + "@localhost?max_redirects=" + secret,
+		"redis://" + secret + "#x@localhost:1/0", "redis+cluster://" + secret + "#x@localhost:1", "redis+sentinel://" + secret + "#x@localhost:1?master_name=a",
 	} {
 		logged := new(journal)
 		driver.SetLogger(logged)

@@ -87,7 +87,7 @@ func TestPositions(t *testing.T) {
 		}
 	}
 	require.Positive(t, rest)
-	for _, wrong := range []backend.Position{"x", "1", "0  ", "1 2 3 4", at + " "} {
+	for _, wrong := range []backend.Position{"x", "1", "0  ", "0   ", "1 2 3", "1 2 3 4", "1 2 3 4 5", at + " "} {
 		next, err := c.Scan(ctx, wrong, 1, func(backend.Entry) error { t.Error("visited"); return nil })
 		require.ErrorContains(t, err, "position", "%q", wrong)
 		require.Equal(t, wrong, next)
@@ -110,15 +110,20 @@ func TestDeleteOfEntriesThatChange(t *testing.T) {
 	other := openOn(t, s.addr, Options{})
 	require.NoError(t, c.SetMany(ctx, testItems(0, 20, 'a')))
 	asked := 0
+	times := make(map[int]int)
 	removed, err := c.Delete(ctx, testKeys(20), func(i int, value []byte) bool {
+		times[i]++
 		if asked++; asked == 1 {
 			require.NoError(t, other.SetMany(ctx, testItems(5, 3, 'b')))
 		}
-		return value[0] == 'a'
+		return value[0] == 'a' && i != 19
 	})
 	require.NoError(t, err)
-	require.Equal(t, 17, removed)
-	require.Len(t, readAll(t, c, testKeys(20)), 3)
+	require.Equal(t, 16, removed)
+	for i := range 20 { // none is asked about again that hasn't changed
+		require.Equal(t, 1+map[bool]int{true: 1}[5 <= i && i < 8], times[i], "index %d", i)
+	}
+	require.Len(t, readAll(t, c, testKeys(20)), 4)
 
 	// One that changes all the time ends the call at last.
 	n := byte(0)

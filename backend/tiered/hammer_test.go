@@ -74,7 +74,7 @@ func hammer(t *testing.T, seed uint64, opts tiered.Options, durable bool) {
 	p := newPair(t, tiered.Options{})
 	random := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 	if p.fast.info.MayEvict = !durable; durable {
-		p.fast.info.Durability = backend.SurvivesCrash
+		p.fast.info.Durability, p.slow.info.Durability = backend.SurvivesCrash, backend.SurvivesCrash
 	}
 	p.join(opts)
 

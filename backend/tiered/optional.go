@@ -76,7 +76,7 @@ func (c *Cache) Delete(ctx context.Context, keys []backend.Key, match func(i int
 	if _, err := backend.Delete(ctx, c.fast, d.keys, d.matchFast); err != nil {
 		return 0, fastError(ctx, "delete", err)
 	}
-	c.unwritten.remove(d.unwritten(c.unwritten.find(d.keys, nil)))
+	c.unwritten.remove(d.unwritten(c.unwritten.find(d.keys, 0)))
 	removed, err := backend.Delete(ctx, c.slow, d.keys, d.matchSlow)
 	removed += d.inFastAlone()
 	if err != nil {

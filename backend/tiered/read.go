@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/embedonce/embedonce/backend"
 )
@@ -28,7 +29,7 @@ func (c *Cache) getMany(ctx context.Context, keys []backend.Key, visit func(i in
 	defer r.free()
 	r.begin(keys, visit)
 
-	if err := r.visitUnwritten(ctx); err != nil {
+	if err := r.visitUnwritten(ctx, c.trust.maxAge); err != nil {
 		return err
 	}
 	if err := r.askFast(ctx); err != nil {
@@ -139,16 +140,17 @@ func (r *read) keep(i int, value []byte) {
 	r.kept = append(r.kept, kept{i, from, from + size})
 }
 
-// visitUnwritten visits what is kept beside the fast layer. An error ends the call.
-func (r *read) visitUnwritten(ctx context.Context) error {
+// visitUnwritten visits what is kept beside the fast layer and isn't older than
+// maxAge. An error ends the call.
+func (r *read) visitUnwritten(ctx context.Context, maxAge time.Duration) error {
 	c := r.c
 	if c.unwritten.some.Load() == 0 {
 		return nil
 	}
 	before := r.left
 	defer func() { c.counts.fast.Add(int64(before - r.left)) }()
-	for i, value := range c.unwritten.find(r.keys, nil) {
-		if value == nil {
+	for i, value := range c.unwritten.find(r.keys, maxAge) {
+		if value == nil || r.done[i] {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -234,10 +236,16 @@ func (r *read) askSlow(ctx context.Context) error {
 }
 
 // askOld, after the slow layer failed, visits what is only too old in the fast
-// one.
+// one, or beside it.
 func (r *read) askOld(ctx context.Context) error {
 	c := r.c
-	if c.trust.maxAge == 0 || ctx.Err() != nil || !c.fastUsable() {
+	if c.trust.maxAge == 0 || ctx.Err() != nil {
+		return nil
+	}
+	if err := r.visitUnwritten(ctx, 0); err != nil {
+		return err
+	}
+	if !c.fastUsable() {
 		return nil
 	}
 	old, where := c.trust.chooseOld(r.keys, r.done, nil, r.where[:0])

@@ -106,12 +106,15 @@ func check(fast, slow backend.Cache, o Options) error {
 		wrong("slow is nil; a cache is needed")
 	}
 	if fast != nil && slow != nil {
-		if reflect.TypeOf(fast).Comparable() && fast == slow {
+		if reflect.ValueOf(fast).Comparable() && reflect.ValueOf(slow).Comparable() && fast == slow {
 			wrong("fast and slow are the same cache; two are needed")
 		}
 		upper, lower := fast.Info().Reach, slow.Info().Reach
 		if upper == backend.ReachHosts && lower != backend.ReachHosts {
 			wrong("fast reaches other hosts and slow only its %v; the slow layer must reach as far", lower)
+		}
+		if fast.Info().Durability > slow.Info().Durability && slow.Info().Durability == backend.NotDurable {
+			wrong("fast outlives the process and slow does not, so that nothing would be kept: are they swapped?")
 		}
 	}
 	if o.FillBytes < -1 {

@@ -31,6 +31,13 @@ func TestNewListsEveryProblem(t *testing.T) {
 	_, err = tiered.New(notComparable, notComparable, nil)
 	require.NoError(t, err)
 
+	hooked := struct { // its type has ==, its values don't
+		*fake
+		hook any
+	}{newFake(), func() {}}
+	_, err = tiered.New(hooked, hooked, nil)
+	require.NoError(t, err)
+
 	shared, own := newFake(), newFake()
 	shared.info.Reach = backend.ReachHosts
 	_, err = tiered.New(shared, own, nil)
@@ -38,6 +45,9 @@ func TestNewListsEveryProblem(t *testing.T) {
 	own.info.Reach = backend.ReachHosts
 	_, err = tiered.New(shared, own, nil)
 	require.NoError(t, err)
+	shared.info.Durability = backend.SurvivesCrash
+	_, err = tiered.New(shared, own, nil)
+	require.ErrorContains(t, err, "are they swapped?")
 }
 
 func TestInfo(t *testing.T) {

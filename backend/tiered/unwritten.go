@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/embedonce/embedonce/backend"
 )
@@ -32,12 +33,13 @@ type unwrittenValue struct {
 }
 
 type unwrittenBatch struct {
-	keys []backend.Key
-	left int // those that nothing has changed since
+	began time.Time // to be written
+	keys  []backend.Key
+	left  int // those that nothing has changed since
 }
 
 // keep copies a batch, unless that alone is more than there is room for.
-func (u *unwritten) keep(items []backend.Item) {
+func (u *unwritten) keep(items []backend.Item, began time.Time) {
 	size := 0
 	for _, item := range items {
 		size += len(item.Value)
@@ -50,7 +52,7 @@ func (u *unwritten) keep(items []backend.Item) {
 	if u.values == nil {
 		u.values = make(map[backend.Key]unwrittenValue)
 	}
-	batch := &unwrittenBatch{}
+	batch := &unwrittenBatch{began: began}
 	for _, item := range items {
 		u.drop(item.Key) // of equal keys the last wins
 		u.values[item.Key] = unwrittenValue{bytes.Clone(item.Value), batch}
@@ -98,12 +100,17 @@ func (u *unwritten) remove(keys iter.Seq[backend.Key]) {
 	u.some.Store(int32(len(u.values)))
 }
 
-// find appends what is kept under keys, nil where nothing is.
-func (u *unwritten) find(keys []backend.Key, found [][]byte) [][]byte {
+// find returns what is kept under keys and isn't older than maxAge, which is no
+// limit if it is 0; nil where nothing is.
+func (u *unwritten) find(keys []backend.Key, maxAge time.Duration) [][]byte {
+	found := make([][]byte, len(keys))
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for i := range keys {
-		found = append(found, u.values[keys[i]].value)
+		kept, ok := u.values[keys[i]]
+		if ok && (maxAge == 0 || time.Since(kept.batch.began) < maxAge) {
+			found[i] = kept.value
+		}
 	}
 	return found
 }

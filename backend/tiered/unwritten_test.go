@@ -3,6 +3,8 @@ package tiered_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -96,7 +98,7 @@ func TestUnwrittenBatchesAreBounded(t *testing.T) {
 // not leave old values there beside new ones in the slow layer.
 func TestDurableFastLayerForgetsBeforeTheSlowOneIsWritten(t *testing.T) {
 	p := &pair{t: t, fast: newFake(), slow: newFake()}
-	p.fast.info.Durability = backend.SurvivesCrash
+	p.fast.info.Durability, p.slow.info.Durability = backend.SurvivesCrash, backend.SurvivesCrash
 	p.join(tiered.Options{})
 	deletes := 0
 	p.fast.on(&p.fast.before, func(op string) error {
@@ -142,4 +144,43 @@ func TestDurableFastLayerThatCantForget(t *testing.T) {
 	require.Equal(t, []string{"new"}, fast.has(key(0)))
 	require.Zero(t, c.Counts().FastFailures)
 	require.NoError(t, c.Close())
+}
+
+// What is kept beside the fast layer hides no longer than MaxAge what others did
+// since, and is still there when nothing else is.
+func TestUnwrittenBatchGrowsOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pair{t: t, fast: newFake(), slow: newFake()}
+		p.fast.info.MayEvict = true
+		p.join(tiered.Options{MaxAge: time.Minute})
+		p.slow.on(&p.slow.before, func(op string) error {
+			if op == "set" {
+				time.Sleep(time.Second) // what others write meanwhile counts too
+				return errInjected
+			}
+			return nil
+		})
+		require.Error(t, p.SetMany(t.Context(), items("old", keys(3)...)))
+		p.slow.puts("new", key(0))
+		time.Sleep(time.Minute - time.Second - 1)
+		require.Equal(t, []string{"old", "old", "old"}, p.reads(keys(3)...))
+		time.Sleep(time.Nanosecond)
+		require.Equal(t, []string{"new", "", ""}, p.reads(keys(3)...))
+
+		p.slow.on(&p.slow.before, always(errInjected))
+		texts, err := p.tryReads(keys(3)...)
+		require.ErrorIs(t, err, backend.ErrUnavailable)
+		require.Equal(t, []string{"new", "old", "old"}, texts)
+		stop := errors.New("stop")
+		require.ErrorIs(t, p.GetMany(t.Context(), keys(3)[1:], func(int, []byte) error { return stop }), stop)
+		p.slow.on(&p.slow.before, nil)
+		removed, err := p.Delete(t.Context(), keys(3)[1:], nil)
+		require.NoError(t, err)
+		require.Equal(t, 2, removed)
+		p.slow.on(&p.slow.before, only("get", errInjected))
+		texts, err = p.tryReads(keys(3)...)
+		require.Error(t, err)
+		require.Equal(t, []string{"", ""}, texts[1:])
+		p.slow.on(&p.slow.before, nil)
+	})
 }

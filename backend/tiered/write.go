@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/embedonce/embedonce/backend"
 )
@@ -37,14 +38,14 @@ func (c *Cache) setMany(ctx context.Context, items []backend.Item) error {
 		return fmt.Errorf("tiered: %w", err)
 	}
 	c.forget(ctx, items)
-	generation := c.trust.now()
+	generation, began := c.trust.now(), time.Now()
 	err := c.slow.SetMany(ctx, items)
 	if err == nil {
 		c.copyWritten(ctx, items, generation)
 		return nil
 	}
 	if !refused(err) {
-		c.keepUnwritten(ctx, items, generation)
+		c.keepUnwritten(ctx, items, generation, began)
 	}
 	return slowError(ctx, "write", err)
 }
@@ -108,12 +109,12 @@ func (c *Cache) copyWritten(ctx context.Context, items []backend.Item, generatio
 // keepUnwritten keeps a batch that the slow layer may have stored or not: whole, or
 // else the slow layer alone is asked from now on. Half of it, from the one layer or
 // from both, must never be seen (rule S1).
-func (c *Cache) keepUnwritten(ctx context.Context, items []backend.Item, generation uint64) {
+func (c *Cache) keepUnwritten(ctx context.Context, items []backend.Item, generation uint64, began time.Time) {
 	c.unwritten.remove(keysOf(items))
 	switch {
 	case c.fastInfo.MayEvict:
 		c.takeBack(ctx, items)
-		c.unwritten.keep(items)
+		c.unwritten.keep(items, began)
 	case c.fastInfo.Check(items) == nil && c.writeFast(ctx, items):
 		c.trust.confirm(keysOf(items), generation)
 	default:
