@@ -76,16 +76,28 @@ func deleteBesideWriters(e *env) {
 	var deleteErr error
 	acknowledged := make([]bool, len(keys))
 	own := make([][]backend.Item, 2)
+	const piece = 40
+	looked := make(chan int, len(keys)/piece) // match has begun to look at a piece
 	e.parallel(4, func(w int) {
 		switch w {
 		case 0:
-			for at := 0; at < len(keys) && deleteErr == nil; at += 40 {
-				_, deleteErr = backend.Delete(e.ctx, c, keys[at:at+40], func(i int, value []byte) bool { return bytes.Equal(value, items[at+i].Value) })
+			defer close(looked)
+			for at := 0; at < len(keys) && deleteErr == nil; at += piece {
+				first := true
+				_, deleteErr = backend.Delete(e.ctx, c, keys[at:at+piece], func(i int, value []byte) bool {
+					if first {
+						first = false
+						looked <- at
+					}
+					return bytes.Equal(value, items[at+i].Value)
+				})
 			}
 		case 1:
-			for at := 0; at < len(keys); at += 4 {
-				e.set(c, fresh[at:at+2])
-				acknowledged[at], acknowledged[at+1] = true, true
+			for at := range looked {
+				for i := at; i < at+piece; i += 4 {
+					e.set(c, fresh[i:i+2])
+					acknowledged[i], acknowledged[i+1] = true, true
+				}
 			}
 		default:
 			for b := range 25 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/embedonce/embedonce/backend"
 )
@@ -127,7 +128,7 @@ var deleteMutants = []mutant{
 						wanted = append(wanted, k)
 					}
 				}
-				pause()
+				asleep(5 * time.Millisecond) // the writers come
 				return c.Delete(ctx, wanted, nil)
 			}
 		})},
