@@ -237,5 +237,5 @@ func deleteUnderFaults(e *env) {
 		e.stored(c, "D4", free+": the others", rest)
 		e.remove(c, keysOf(items[:80]))
 		e.absent(c, "D3", "Delete once more after a time when the store was "+kind.String(), keysOf(items[:80]))
-	})
+	}, Full, Slow, Cut, Locked)
 }

@@ -384,5 +384,5 @@ func scanUnderFaults(e *env) {
 		e.settle(c)
 		w.at, w.over = "", false
 		w.rest().has("a walk after a time when the store was "+kind.String(), items)
-	})
+	}, Slow, Cut, Locked)
 }

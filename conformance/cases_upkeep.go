@@ -343,5 +343,5 @@ func compactUnderFaults(e *env) {
 		e.settle(c)
 		e.compacted(c, action, items, gone)
 		e.usable(c, "X3", action)
-	})
+	}, Full, Cut, Locked)
 }

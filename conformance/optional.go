@@ -51,10 +51,10 @@ func (e *env) remove(c backend.Cache, keys []backend.Key) (removed int) {
 	return removed
 }
 
-// eachFault runs f once for each kind of fault that the store offers.
-func (e *env) eachFault(f func(e *env, kind FaultKind)) {
+// eachFault runs f once for each of these kinds of fault that the store offers.
+func (e *env) eachFault(f func(e *env, kind FaultKind), kinds ...FaultKind) {
 	offered := 0
-	for _, kind := range []FaultKind{Full, Slow, Cut, Locked} {
+	for _, kind := range kinds {
 		skipped, messages := e.attempt(fmt.Sprintf("while the store is %v:", kind), e.seed, func(e *env) { f(e, kind) })
 		if skipped {
 			e.add(messages)
