@@ -78,7 +78,7 @@ func TestPageReachedByTheWrongWay(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, damaged, 0o600))
 		c, err := Open(path, &Options{NoSync: true})
 		require.NoError(t, err)
-		there := readAll(t, c, testKeys(n))
+		there := readSome(t, c, testKeys(n))
 		for i := range items {
 			if _, known := there[i]; !known {
 				require.ErrorIs(t, c.SetMany(ctxb, items[i:i+1]), backend.ErrCorrupt)
@@ -88,8 +88,25 @@ func TestPageReachedByTheWrongWay(t *testing.T) {
 		for i := range 50 {
 			_ = c.SetMany(ctxb, testItems(n+i, 1, 'c')) // some are refused
 		}
-		require.Subset(t, readAll(t, c, testKeys(n)), there)
+		// Not the others: the wrong way may lead into a page that is used for something
+		// else by now, also for one that leads back here.
+		for i, value := range there {
+			require.Equal(t, value, readAll(t, c, testKeys(n)[i : i+1])[0])
+		}
 		require.NoError(t, c.Close())
 	}
 	require.Positive(t, refused)
+}
+
+// readSome returns what can be read of a damaged file.
+func readSome(t *testing.T, c *Cache, keys []backend.Key) map[int][]byte {
+	got := make(map[int][]byte)
+	err := c.GetMany(ctxb, keys, func(i int, value []byte) error {
+		got[i] = bytes.Clone(value)
+		return nil
+	})
+	if err != nil {
+		require.ErrorIs(t, err, backend.ErrCorrupt)
+	}
+	return got
 }

@@ -56,10 +56,12 @@
 // meets a damaged page is not stored.
 //
 // What can't be caught: a fault inside visit, when the file is truncated at that
-// moment, is a panic. A branch page that leads back to itself, which no accident we
-// know of makes, ends the process (a stack overflow). Damage that looks like
-// another valid page is not seen here: embed's records have checksums. The command
-// "bbolt check" of the bbolt project checks a whole file.
+// moment, is a panic. A branch page that leads back to itself ends the process (a
+// stack overflow inside bbolt): a flipped bit in a page number can make one. Damage
+// that looks like another valid page is not seen here, where embed's records have
+// checksums, and neither is a list of free pages that names one in use. The command
+// "bbolt check" of the bbolt project checks a whole file: run it on a file that
+// returned ErrCorrupt before you go on with it.
 //
 // # Space
 //
