@@ -91,7 +91,7 @@ func TestPageReachedByTheWrongWay(t *testing.T) {
 		// Not the others: the wrong way may lead into a page that is used for something
 		// else by now, also for one that leads back here.
 		for i, value := range there {
-			require.Equal(t, value, readAll(t, c, testKeys(n)[i : i+1])[0])
+			require.Equal(t, value, readAll(t, c, testKeys(n)[i:i+1])[0])
 		}
 		require.NoError(t, c.Close())
 	}
