@@ -30,6 +30,7 @@ type Cache struct {
 
 	calls   calls
 	jobs    sync.WaitGroup // what runs on for calls that were cancelled
+	left    left           // those of them that change something
 	turns   gate
 	closing sync.Once
 	ahead   int // how many chunks of a read are asked for at once

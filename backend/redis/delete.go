@@ -82,7 +82,7 @@ func (c *Cache) change(ctx context.Context, names []string, size int, command fu
 	}
 	err := again(ctx, func(int) error {
 		got := slices.Clone(numbers)
-		err := c.detach(ctx, c.options.Timeout+allowance(size), func(ctx context.Context) error {
+		err := c.detachChange(ctx, c.options.Timeout+allowance(size), func(ctx context.Context) error {
 			return c.numbers(ctx, names, got, command)
 		})
 		if err == nil || mayWriteAgain(err) { // else the job may still run, and write to got

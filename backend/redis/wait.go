@@ -63,11 +63,79 @@ func (g gate) leave() { <-g }
 // must hold nothing of the caller's. timeout bounds f; the context that f gets has it
 // as a deadline.
 func (c *Cache) detach(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) error {
+	_, err := c.detachUntil(ctx, timeout, f)
+	return err
+}
+
+// detachChange is detach for what changes the store. A change whose caller has left may
+// still be on its way; it must not reach the server after one that began later, and
+// undo that. So each waits for those that were left.
+func (c *Cache) detachChange(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) error {
+	if err := c.left.wait(ctx); err != nil {
+		return err
+	}
+	over, err := c.detachUntil(ctx, timeout, f)
+	c.left.add(over)
+	return err
+}
+
+// left has the changes that their callers have left; a channel is closed when one
+// has come to an end, which Options.Timeout bounds.
+type left struct {
+	mu   sync.Mutex
+	over []<-chan struct{}
+}
+
+func (l *left) add(over <-chan struct{}) {
+	select {
+	case <-over:
+	default:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.over = append(l.over, over)
+	}
+}
+
+// wait returns ctx.Err() if ctx ends before all that were left have come to an end.
+func (l *left) wait(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		for len(l.over) > 0 && isClosed(l.over[0]) {
+			l.over = l.over[1:]
+		}
+		if len(l.over) == 0 {
+			l.over = nil
+			l.mu.Unlock()
+			return nil
+		}
+		first := l.over[0]
+		l.mu.Unlock()
+		select {
+		case <-first:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// detachUntil is detach, and also returns a channel that is closed when f has ended.
+func (c *Cache) detachUntil(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) (over <-chan struct{}, _ error) {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
-	done := make(chan error, 1)
+	done, ended := make(chan error, 1), make(chan struct{})
 	c.jobs.Go(func() {
 		defer cancel()
-		done <- c.inTurn(bounded, f)
+		err := c.inTurn(bounded, f)
+		close(ended) // first: who has the answer sees that it is over
+		done <- err
 	})
 	var err error
 	select {
@@ -79,7 +147,7 @@ func (c *Cache) detach(ctx context.Context, timeout time.Duration, f func(ctx co
 			err = bounded.Err()
 		}
 	}
-	return judge(ctx, err)
+	return ended, judge(ctx, err)
 }
 
 // inTurn runs f when there is a free turn.

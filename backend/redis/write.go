@@ -40,7 +40,7 @@ func (c *Cache) setMany(ctx context.Context, items []backend.Item) error {
 	b.fill(c, nil, items, nil)
 	redirected := false
 	err := again(ctx, func(n int) error {
-		return c.detach(ctx, b.timeout(), func(ctx context.Context) error {
+		return c.detachChange(ctx, b.timeout(), func(ctx context.Context) error {
 			if n > 1 && c.cluster != nil {
 				c.cluster.ReloadState(ctx)
 			}
@@ -153,7 +153,7 @@ func (b *batch) store(ctx context.Context) {
 	c := b.c
 	redirected := false
 	b.err = again(ctx, func(n int) error {
-		return c.detach(ctx, b.timeout(), func(ctx context.Context) error {
+		return c.detachChange(ctx, b.timeout(), func(ctx context.Context) error {
 			if n > 1 {
 				c.cluster.ReloadState(ctx)
 			}

@@ -134,9 +134,9 @@ func TestDurableFastLayerForgetsBeforeTheSlowOneIsWritten(t *testing.T) {
 
 // A durable fast layer without Delete is used all the same.
 func TestDurableFastLayerThatCantForget(t *testing.T) {
-	fast := newFake()
-	fast.info.Durability = backend.SurvivesCrash
-	c, err := tiered.New(plain{fast}, newFake(), nil)
+	fast, slow := newFake(), newFake()
+	fast.info.Durability, slow.info.Durability = backend.SurvivesCrash, backend.SurvivesCrash
+	c, err := tiered.New(plain{fast}, slow, nil)
 	require.NoError(t, err)
 	for _, value := range []string{"old", "new"} {
 		require.NoError(t, c.SetMany(t.Context(), items(value, key(0))))
