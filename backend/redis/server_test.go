@@ -133,10 +133,17 @@ func (s *server) kill() {
 }
 
 func (s *server) stop() {
-	_ = s.raw.Close()
 	if s.cmd.ProcessState == nil {
+		// A child that rewrites the log outlives its parent, and writes on.
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			info, err := s.raw.Info(context.Background(), "persistence").Result()
+			if err != nil || !strings.Contains(info, "aof_rewrite_in_progress:1") && !strings.Contains(info, "aof_rewrite_scheduled:1") {
+				break
+			}
+		}
 		s.kill()
 	}
+	_ = s.raw.Close()
 }
 
 // stopServers stops those that the tests of this process share.
