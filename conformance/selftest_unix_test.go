@@ -15,7 +15,7 @@ func init() {
 	alone.Reach = backend.ReachHandle
 	mutants = append(mutants,
 		mutant{name: "forgets all when it is opened", suite: overFile(fileFlaws{forgets: true}),
-			must: []string{"drop/reopen", "drop/reopen-often", "crash/after-acknowledgement", "info/durability"}, may: anywhere},
+			must: []string{"drop/reopen", "drop/reopen-often", "crash/after-acknowledgement", "info/durability", "stats/reopen"}, may: anywhere},
 		mutant{name: "forgets the last batch when it is opened", suite: overFile(fileFlaws{losesLast: true}),
 			must: []string{"drop/reopen", "crash/after-acknowledgement"}, may: anywhere},
 		mutant{name: "reads the last five batches when it is opened", suite: overFile(fileFlaws{keepsFive: true}),
@@ -24,7 +24,7 @@ func init() {
 			must: []string{"info/durability", "crash/after-acknowledgement", "drop/other-handle", "drop/other-process"}, may: anywhere,
 			soak: []string{"soak/kill", "soak/processes"}},
 		mutant{name: "never reads what others write", suite: overFile(fileFlaws{neverRefreshes: true}),
-			must: []string{"drop/other-handle", "drop/other-process", "info/reach"}, may: anywhere},
+			must: []string{"drop/other-handle", "drop/other-process", "info/reach", "delete/written-by-another-handle"}, may: anywhere},
 		mutant{name: "writes without a lock", suite: overFile(fileFlaws{locksNothing: true}),
 			must: []string{"drop/writers-through-handles"}, may: []string{"drop/*", "ctx/*", "batch/*", "delete/*", "compact/*"},
 			soak: []string{"soak/processes"}},
