@@ -93,6 +93,13 @@ func (c *Cache) deletePiece(ctx context.Context, keys []backend.Key, piece []int
 
 // judge asks match which entries are to be removed.
 func (c *Cache) judge(ctx context.Context, keys []backend.Key, piece []int, match func(i int, value []byte) bool) ([]drop, error) {
+	// A write that its caller has left may be under way: what it stores has to be
+	// looked at too, and must not come back after the deletion.
+	if c.queue.busy() {
+		if err := c.write(ctx, new(request)); err != nil {
+			return nil, err
+		}
+	}
 	defer debug.SetPanicOnFault(faultsPanic())
 	tx, err := c.begin(ctx)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
@@ -282,4 +283,38 @@ func TestRewrite(t *testing.T) {
 	require.ErrorContains(t, Rewrite(ctxb, "", to, nil), "path is empty")
 	require.ErrorContains(t, Rewrite(ctxb, path, ":memory:", nil), "path is")
 	require.ErrorIs(t, Rewrite(ctxb, path+"none", to+"2", nil), backend.ErrUnavailable)
+}
+
+// TestDeleteAfterAWriteThatWasLeft: its caller has left, and the commit goes on. A
+// Delete that begins then comes after it, also if match has to look first.
+func TestDeleteAfterAWriteThatWasLeft(t *testing.T) {
+	for name, match := range map[string]func(int, []byte) bool{"all": nil, "match": func(int, []byte) bool { return true }} {
+		t.Run(name, func(t *testing.T) {
+			c := openTest(t, testPath(t), nil)
+			ctx, cancel := context.WithCancel(ctxb)
+			begun, release := make(chan struct{}), make(chan struct{})
+			c.hooks.Store(&hooks{commit: func() { close(begun); <-release }})
+			left := inBackground(func() error { return c.SetMany(ctx, testItems(0, 3, 'a')) })
+			<-begun
+			c.hooks.Store(nil)
+			cancel()
+			require.ErrorIs(t, <-left, context.Canceled)
+			deleted := inBackground(func() error {
+				_, err := c.Delete(ctxb, testKeys(3), match)
+				return err
+			})
+			select {
+			case err := <-deleted:
+				t.Errorf("Delete came before the write: %v", err)
+			case <-time.After(30 * time.Millisecond): // for one that doesn't wait
+			}
+			close(release)
+			if !t.Failed() {
+				require.NoError(t, <-deleted)
+			}
+			// Whatever is queued behind both comes after both.
+			require.NoError(t, c.SetMany(ctxb, testItems(9, 1, 'z')))
+			require.Empty(t, readAll(t, c, testKeys(3)))
+		})
+	}
 }

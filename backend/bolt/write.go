@@ -153,6 +153,13 @@ func (c *Cache) write(ctx context.Context, r *request) error {
 	}
 }
 
+// busy says whether anything is being written.
+func (q *queue) busy() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.running
+}
+
 // left says how much of timeout the commit that is under way still has.
 func (q *queue) left(timeout time.Duration) time.Duration {
 	q.mu.Lock()

@@ -153,6 +153,9 @@ func (c *Cache) targets(ctx context.Context, keys []backend.Key, index []int, ma
 		asked[n] = keys[i]
 	}
 	wanted := make(map[backend.Key]bool)
+	if err := c.left.wait(ctx); err != nil { // what a write that was left stores is looked at too
+		return nil, 0, ended(ctx, "delete")
+	}
 	err = c.getMany(ctx, asked, func(n int, value []byte) error {
 		i := index[n]
 		if wanted[keys[i]] || !match(i, value) {

@@ -37,3 +37,27 @@ func TestChangeThatWasLeftComesFirst(t *testing.T) {
 	require.Equal(t, []string{"left", "later"}, order)
 	c.jobs.Wait()
 }
+
+// A Delete with match looks after a write that was left, whose entries would come
+// back otherwise.
+func TestDeleteLooksAfterAWriteThatWasLeft(t *testing.T) {
+	needServer(t)
+	c := openOn(t, sharedServer(t).addr, Options{})
+	write := make(chan struct{})
+	c.left.add(write)
+	looked := false
+	match := func(int, []byte) bool { looked = true; return true }
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err := c.Delete(short, testKeys(1), match)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.False(t, looked)
+
+	// The write comes to its end, and has stored something.
+	other := openOn(t, sharedServer(t).addr, Options{Prefix: c.options.Prefix})
+	require.NoError(t, other.SetMany(t.Context(), testItems(0, 1, 'a')))
+	close(write)
+	removed, err := c.Delete(t.Context(), testKeys(1), match)
+	require.NoError(t, err)
+	require.Equal(t, 1, removed)
+}

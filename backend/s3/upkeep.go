@@ -44,6 +44,9 @@ func (c *Cache) Delete(ctx context.Context, keys []backend.Key, match func(i int
 		return 0, c.remote.ended(ctx, "delete")
 	}
 	defer func() { <-c.deleting }()
+	if c.writes.settle(ctx) != nil {
+		return 0, c.remote.ended(ctx, "delete")
+	}
 	flush := func() error {
 		n, err := c.deleteSome(ctx, keys, indexes, match)
 		removed += n

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/embedonce/embedonce/backend"
@@ -94,6 +95,7 @@ type writes struct {
 	idle    []writer // those that no lane uses
 	working int
 	lanes   sync.WaitGroup
+	left    []<-chan struct{} // done of those that were left by their callers, and go on
 }
 
 // writer is who wrote a segment: no two lanes, handles or processes share one.
@@ -127,7 +129,9 @@ func (c *Cache) write(ctx context.Context, w *waiting) (version, error) {
 	case <-ctx.Done():
 	}
 	q.mu.Lock()
-	if !w.taken { // nobody will write it
+	if w.taken {
+		q.left = append(slices.DeleteFunc(q.left, isClosed), w.done)
+	} else { // nobody will write it
 		for i, other := range q.queue {
 			if other == w {
 				q.queue = append(q.queue[:i], q.queue[i+1:]...)
@@ -138,6 +142,33 @@ func (c *Cache) write(ctx context.Context, w *waiting) (version, error) {
 	}
 	q.mu.Unlock()
 	return version{}, c.remote.ended(ctx, "write")
+}
+
+// settle waits until the writes that were left by their callers have come to an
+// end: what they store must not come back after a deletion that begins now.
+func (q *writes) settle(ctx context.Context) error {
+	q.mu.Lock()
+	left := slices.DeleteFunc(q.left, isClosed)
+	q.left = left
+	left = slices.Clone(left)
+	q.mu.Unlock()
+	for _, done := range left {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
 }
 
 // lane writes segment after segment until nothing waits.
@@ -152,9 +183,10 @@ func (c *Cache) lane(own writer) {
 			q.mu.Unlock()
 			return
 		}
-		q.mu.Unlock()
+		// Under the lock: what is taken later, by another lane, is newer.
 		own.seq++
 		v := version{c.clock.next(), own.id}
+		q.mu.Unlock()
 		err := c.store(v, own.seq, group)
 		for _, w := range group {
 			w.version, w.err = v, err
