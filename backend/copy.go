@@ -287,12 +287,7 @@ func (c *copier) read(ctx context.Context, entries []sized, size int) ([]Item, e
 // write writes items in batches that to takes.
 func (c *copier) write(ctx context.Context, items []Item) error {
 	for len(items) > 0 {
-		n, size := 1, len(items[0].Value)
-		for n < len(items) && (c.limits.MaxBatchItems <= 0 || n < c.limits.MaxBatchItems) &&
-			(c.limits.MaxBatchBytes <= 0 || size+len(items[n].Value) <= c.limits.MaxBatchBytes) {
-			size += len(items[n].Value)
-			n++
-		}
+		n := c.limits.Fit(items)
 		if err := c.store(ctx, items[:n]); err != nil {
 			return err
 		}

@@ -110,6 +110,20 @@ func (i Info) Check(items []Item) error {
 	return nil
 }
 
+// Fit says how many of the first items one SetMany takes, by the limits of i on a
+// batch: at least one, if there are any. It doesn't look at MaxValueBytes.
+func (i Info) Fit(items []Item) int {
+	n, size := 0, 0
+	for n < len(items) && (i.MaxBatchItems <= 0 || n < i.MaxBatchItems) {
+		size += len(items[n].Value)
+		if n > 0 && i.MaxBatchBytes > 0 && size > i.MaxBatchBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
 // Layered is implemented by a cache that lies over another one, such as a fast
 // layer over a slow one or a decorator.
 type Layered interface {

@@ -31,7 +31,7 @@ func (c *Client) storeAnswer(ctx context.Context, r *request) error {
 	if len(items) == 0 {
 		return nil
 	}
-	size := c.batchSize(items)
+	size := c.cacheInfo.Fit(items)
 	batches := (len(items) + size - 1) / size
 	err := c.inPieces(batches, batches, max(1, c.cacheInfo.Writers), func(from, to int) error {
 		var errs []error
@@ -92,18 +92,6 @@ func (c *Client) records(misses []*miss) []backend.Item {
 		items = append(items, backend.Item{Key: m.key, Value: memory[start:len(memory):len(memory)]})
 	}
 	return items
-}
-
-// batchSize returns how many of items, all of one size, the cache takes at once.
-func (c *Client) batchSize(items []backend.Item) int {
-	size := len(items)
-	if limit := c.cacheInfo.MaxBatchItems; limit > 0 {
-		size = min(size, limit)
-	}
-	if limit := c.cacheInfo.MaxBatchBytes; limit > 0 {
-		size = min(size, max(1, limit/len(items[0].Value)))
-	}
-	return size
 }
 
 // storeBatch writes one batch, and again if that fails, then reads it back if

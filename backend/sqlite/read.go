@@ -22,23 +22,27 @@ func (c *Cache) GetMany(ctx context.Context, keys []backend.Key, visit func(i in
 	return c.getMany(ctx, keys, visit)
 }
 
-func (c *Cache) getMany(ctx context.Context, keys []backend.Key, visit func(i int, value []byte) error) (err error) {
+func (c *Cache) getMany(ctx context.Context, keys []backend.Key, visit func(i int, value []byte) error) error {
 	if ctx.Err() != nil {
 		return c.ended(ctx, "read", nil)
 	}
 	if len(keys) == 0 {
 		return nil
 	}
+	return c.inRead(ctx, func(r *conn) error { return c.lookupAll(ctx, r, keys, visit) })
+}
+
+// inRead runs work in a read transaction; the caller has entered c.calls.
+func (c *Cache) inRead(ctx context.Context, work func(r *conn) error) (err error) {
 	if err := c.reading.pass(ctx); err != nil {
 		return c.ended(ctx, "wait for other reads", nil)
 	}
 	defer c.reading.leave()
-
 	r, err := c.beginRead(ctx)
 	if err != nil {
 		return err
 	}
-	// Also when visit panics.
+	// Also when work panics.
 	whole := false
 	defer func() {
 		endErr := r.finishRead(whole)
@@ -47,6 +51,12 @@ func (c *Cache) getMany(ctx context.Context, keys []backend.Key, visit func(i in
 			err = c.fail("end of read", endErr)
 		}
 	}()
+	err = work(r)
+	whole = err == nil
+	return err
+}
+
+func (c *Cache) lookupAll(ctx context.Context, r *conn, keys []backend.Key, visit func(i int, value []byte) error) error {
 	// A damaged page makes its own entries unreadable, not those beside it: what is
 	// not read counts as missing, and is paid for again.
 	damaged, damage := 0, error(nil)
@@ -71,7 +81,6 @@ func (c *Cache) getMany(ctx context.Context, keys []backend.Key, visit func(i in
 	if damage != nil {
 		return c.fail(fmt.Sprintf("read %d of %d keys", damaged, len(keys)), damage)
 	}
-	whole = true
 	return nil
 }
 

@@ -53,36 +53,23 @@ func (c *Cache) Scan(ctx context.Context, from backend.Position, head int, visit
 
 // read runs work in a read transaction. work returns an error of the caller's own
 // code apart from one of SQLite.
-func (c *Cache) read(ctx context.Context, doing string, work func(r *conn) (callerErr, err error)) (err error) {
+func (c *Cache) read(ctx context.Context, doing string, work func(r *conn) (callerErr, err error)) error {
 	if err := c.calls.enter(); err != nil {
 		return err
 	}
 	defer c.calls.leave()
-	if err := c.reading.pass(ctx); err != nil {
-		return c.ended(ctx, "wait for other reads", nil)
-	}
-	defer c.reading.leave()
-	r, err := c.beginRead(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { // also when work panics
-		endErr := r.end()
-		c.putReader(r, endErr == nil)
-		if err == nil && endErr != nil {
-			err = c.fail("end of "+doing, endErr)
+	return c.inRead(ctx, func(r *conn) error {
+		callerErr, err := work(r)
+		switch {
+		case callerErr != nil:
+			return fmt.Errorf("sqlite: visit: %w", callerErr)
+		case err != nil && ctx.Err() != nil:
+			return c.ended(ctx, doing, err)
+		case err != nil:
+			return c.fail(doing, err)
 		}
-	}()
-	callerErr, err := work(r)
-	switch {
-	case callerErr != nil:
-		return fmt.Errorf("sqlite: visit: %w", callerErr)
-	case err != nil && ctx.Err() != nil:
-		return c.ended(ctx, doing, err)
-	case err != nil:
-		return c.fail(doing, err)
-	}
-	return nil
+		return nil
+	})
 }
 
 // Delete implements backend.Deleter: 512 keys a transaction. Other writers wait

@@ -171,14 +171,7 @@ var errGivenUp = fmt.Errorf("tiered: fast layer: it missed more than %d writes a
 // is over its limit.
 func inPieces(items []backend.Item, info backend.Info, write func([]backend.Item) error) error {
 	for len(items) > 0 {
-		n, bytes := 0, 0
-		for n < len(items) && (info.MaxBatchItems == 0 || n < info.MaxBatchItems) {
-			bytes += len(items[n].Value)
-			if n > 0 && info.MaxBatchBytes > 0 && bytes > info.MaxBatchBytes {
-				break
-			}
-			n++
-		}
+		n := info.Fit(items)
 		if err := write(items[:n]); err != nil {
 			return err
 		}

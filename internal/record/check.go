@@ -8,24 +8,8 @@ import "encoding/binary"
 // Every header of a later version is Future here: the checksum, which would tell
 // whether it is whole, needs the whole value.
 func Glance(head []byte, size int) (created uint32, reason Reason) {
-	switch {
-	case len(head) < HeaderSize || size < HeaderSize:
-		return 0, Unreadable
-	case string(head[offMagic:offMagic+4]) != magic:
-		return 0, Magic
-	case head[offVersion] > Version:
-		return 0, Future
-	case head[offVersion] != Version:
-		return 0, WrongVersion
-	case head[offElement] != elementFloat32:
-		return 0, Element
-	}
-	d := binary.LittleEndian.Uint32(head[offDimensions:])
-	switch {
-	case d == 0 || d > MaxDimensions:
-		return 0, Dimensions
-	case size != Size(int(d)):
-		return 0, Length
+	if _, reason = shape(head, size, 0); reason != Valid {
+		return 0, reason
 	}
 	return binary.LittleEndian.Uint32(head[offCreated:]), Valid
 }

@@ -122,23 +122,33 @@ func checksum(header, body []byte) uint64 {
 // a value that looks like a record, or why it doesn't. A want of 0 takes any
 // dimensions.
 func Shape(value []byte, want int) (dimensions int, reason Reason) {
+	dimensions, reason = shape(value, len(value), want)
+	if reason == Future && binary.LittleEndian.Uint64(value[offChecksum:]) != checksum(value, value[HeaderSize:]) {
+		reason = WrongVersion
+	}
+	return dimensions, reason
+}
+
+// shape is Shape for the first bytes of a value of so many, a header at least. It
+// takes every later version for whole.
+func shape(head []byte, size, want int) (dimensions int, reason Reason) {
 	switch {
-	case len(value) < HeaderSize:
+	case len(head) < HeaderSize || size < HeaderSize:
 		return 0, Unreadable
-	case string(value[offMagic:offMagic+4]) != magic:
+	case string(head[offMagic:offMagic+4]) != magic:
 		return 0, Magic
-	case value[offVersion] > Version && binary.LittleEndian.Uint64(value[offChecksum:]) == checksum(value, value[HeaderSize:]):
+	case head[offVersion] > Version:
 		return 0, Future
-	case value[offVersion] != Version:
+	case head[offVersion] != Version:
 		return 0, WrongVersion
-	case value[offElement] != elementFloat32:
+	case head[offElement] != elementFloat32:
 		return 0, Element
 	}
-	d := binary.LittleEndian.Uint32(value[offDimensions:])
+	d := binary.LittleEndian.Uint32(head[offDimensions:])
 	switch {
 	case d == 0 || d > MaxDimensions || want != 0 && d != uint32(want):
 		return 0, Dimensions
-	case len(value) != Size(int(d)):
+	case size != Size(int(d)):
 		return 0, Length
 	}
 	return int(d), Valid
