@@ -22,14 +22,18 @@ import (
 func openOnCluster(t testing.TB, servers []*server, o Options) *Cache {
 	t.Helper()
 	setDefault(&o.Prefix, t.Name()+":")
+	c, err := Open(urlOfCluster(servers), &o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+func urlOfCluster(servers []*server) string {
 	url := "redis+cluster://" + servers[0].addr
 	for i, s := range servers[1:] {
 		url += string("?&"[min(i, 1)]) + "addr=" + s.addr
 	}
-	c, err := Open(url, &o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	return c
+	return url
 }
 
 func TestClientMustFitTheServer(t *testing.T) {
@@ -94,7 +98,7 @@ func masterOf(t testing.TB, servers []*server, slot int) (has, other *server) {
 // While a slot moves, a node answers ASK or TRYAGAIN, and later MOVED.
 func TestSlotsThatMove(t *testing.T) {
 	needServer(t)
-	servers := newMasters(t, 3, t.TempDir)
+	servers := newMasters(t, 3, t.TempDir, patience)
 	for _, s := range servers {
 		t.Cleanup(s.stop)
 	}
@@ -164,7 +168,7 @@ func TestSlotsThatMove(t *testing.T) {
 func TestMasterOfClusterFails(t *testing.T) {
 	needServer(t)
 	ctx := context.Background()
-	masters := newMasters(t, 3, t.TempDir)
+	masters := newMasters(t, 3, t.TempDir, 2*time.Second)
 	all := append([]*server(nil), masters...)
 	for range masters {
 		all = append(all, newServer(t, t.TempDir(), "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(freePort(t)),
@@ -206,7 +210,13 @@ func TestMasterOfClusterFails(t *testing.T) {
 	killing.Wait()
 
 	// The two that are left have their replicas; keys of the third can't be confirmed.
-	after := openOnCluster(t, all[1:], Options{Prefix: c.options.Prefix, Timeout: time.Second})
+	var after *Cache
+	require.Eventually(t, func() bool { // until then Open asks the one that is dead
+		var err error
+		after, err = Open(urlOfCluster(all[1:]), &Options{Prefix: c.options.Prefix, Timeout: time.Second})
+		return err == nil
+	}, 60*time.Second, 50*time.Millisecond, "Open finds no master for a third of the slots")
+	defer func() { require.NoError(t, after.Close()) }()
 	require.Eventually(t, func() bool {
 		return after.SetMany(ctx, testItems(1_000_000, 200, 'z')) == nil
 	}, 60*time.Second, 50*time.Millisecond, "no replica takes over")
@@ -229,7 +239,7 @@ func TestMasterOfClusterFails(t *testing.T) {
 func TestMasterFails(t *testing.T) {
 	needServer(t)
 	ctx := context.Background()
-	s := startSentinel(t, t.TempDir)
+	s := startSentinel(t, t.TempDir, 2*time.Second)
 	for _, each := range []*server{s.master, s.replica, s.sentinel} {
 		t.Cleanup(each.stop)
 	}

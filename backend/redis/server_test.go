@@ -190,20 +190,24 @@ func sharedServer(t testing.TB) *server {
 	return sharedServers(t, "single", func() []*server { return []*server{newServer(t, sharedDir(t))} })[0]
 }
 
+// patience is how long a shared server may be silent before the others take it for
+// dead: it only waits for a processor then, and a failover in the middle of a test
+// that lets all of them live would be a fault of the test.
+const patience = 5 * time.Minute
+
 // sharedCluster is three masters with a third of the slots each.
 func sharedCluster(t testing.TB) []*server {
 	return sharedServers(t, "cluster", func() []*server {
-		masters := newMasters(t, 3, func() string { return sharedDir(t) })
-		return masters
+		return newMasters(t, 3, func() string { return sharedDir(t) }, patience)
 	})
 }
 
-func newMasters(t testing.TB, n int, dir func() string) []*server {
+func newMasters(t testing.TB, n int, dir func() string, silence time.Duration) []*server {
 	ctx := context.Background()
 	masters := make([]*server, n)
 	for i := range masters {
 		masters[i] = newServer(t, dir(), "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(freePort(t)),
-			"--cluster-node-timeout", "2000", "--cluster-allow-replica-migration", "no")
+			"--cluster-node-timeout", fmt.Sprint(silence.Milliseconds()), "--cluster-allow-replica-migration", "no")
 		const slots = 16384
 		require.NoError(t, masters[i].raw.ClusterAddSlotsRange(ctx, i*slots/n, (i+1)*slots/n-1).Err())
 		require.NoError(t, masters[i].raw.Do(ctx, "cluster", "set-config-epoch", i+1).Err())
@@ -244,7 +248,7 @@ type sentinelled struct {
 
 const masterName = "the-master"
 
-func startSentinel(t testing.TB, dir func() string) sentinelled {
+func startSentinel(t testing.TB, dir func() string, silence time.Duration) sentinelled {
 	ctx := context.Background()
 	s := sentinelled{master: newServer(t, dir())}
 	host, port, err := net.SplitHostPort(s.master.addr)
@@ -258,8 +262,8 @@ func startSentinel(t testing.TB, dir func() string) sentinelled {
 	own := dir()
 	watch := freePort(t)
 	config := filepath.Join(own, "sentinel.conf")
-	text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nlogfile %s\nsentinel monitor %s %s %s 1\nsentinel down-after-milliseconds %s 1000\nsentinel failover-timeout %s 5000\n",
-		watch, own, filepath.Join(own, "log"), masterName, host, port, masterName, masterName)
+	text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\nlogfile %s\nsentinel monitor %s %s %s 1\nsentinel down-after-milliseconds %s %d\nsentinel failover-timeout %s 5000\n",
+		watch, own, filepath.Join(own, "log"), masterName, host, port, masterName, silence.Milliseconds(), masterName)
 	require.NoError(t, os.WriteFile(config, []byte(text), 0o600))
 	s.sentinel = &server{addr: fmt.Sprintf("127.0.0.1:%d", watch), dir: own, args: []string{config, "--sentinel"}}
 	s.sentinel.raw = driver.NewClient(&driver.Options{Addr: s.sentinel.addr, MaxRetries: -1, DialerRetries: 1, PipelinePoolSize: -1})
@@ -274,7 +278,7 @@ func startSentinel(t testing.TB, dir func() string) sentinelled {
 // sharedSentinel is one for tests that let the master live.
 func sharedSentinel(t testing.TB) sentinelled {
 	all := sharedServers(t, "sentinel", func() []*server {
-		s := startSentinel(t, func() string { return sharedDir(t) })
+		s := startSentinel(t, func() string { return sharedDir(t) }, patience)
 		return []*server{s.master, s.replica, s.sentinel}
 	})
 	return sentinelled{all[0], all[1], all[2]}
