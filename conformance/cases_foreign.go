@@ -117,7 +117,7 @@ func (e *env) plantedForClient(what Foreign) {
 	k := e.newKnown()
 	for _, at := range []int{0, 100, 511} {
 		e.plant(k.location, k.items[at].Key, what)
-		k.seeMiss(fmt.Sprintf("an entry that is %v", what), at, "unreadable", true)
+		k.seeMiss(fmt.Sprintf("an entry that is %v", what), at, "unreadable")
 	}
 }
 
@@ -133,14 +133,14 @@ func foreignRandomBytes(e *env) {
 		if size < record.HeaderSize {
 			reason = "unreadable"
 		}
-		k.replace(fmt.Sprintf("%d random bytes", size), 70*n, value, reason, true)
+		k.replace(fmt.Sprintf("%d random bytes", size), 70*n, value, reason)
 	}
 }
 
 func foreignOtherText(e *env) {
 	k := e.newKnown()
 	for _, at := range []int{0, 17, 511} {
-		k.replace("the record of another text", at, k.items[(at+1)%len(k.items)].Value, "digest", true)
+		k.replace("the record of another text", at, k.items[(at+1)%len(k.items)].Value, "digest")
 	}
 }
 
@@ -148,7 +148,7 @@ func foreignOtherScope(e *env) {
 	k := e.newKnown()
 	others := e.records(k.texts, wordProvider{model: "another", dimensions: k.provider.dimensions})
 	for _, at := range []int{0, 17, 511} {
-		k.replace("the record of the same text by another model", at, others[at].Value, "scope", true)
+		k.replace("the record of the same text by another model", at, others[at].Value, "scope")
 	}
 }
 
@@ -156,7 +156,7 @@ func foreignOtherDimensions(e *env) {
 	k := e.newKnown()
 	for n, dimensions := range []int{1, k.provider.dimensions - 1, k.provider.dimensions + 1, 2 * k.provider.dimensions} {
 		others := e.records(k.texts[:40], wordProvider{model: k.provider.model, dimensions: dimensions})
-		k.replace(fmt.Sprintf("a record of %d dimensions", dimensions), 9*n, others[9*n].Value, "dimensions", true)
+		k.replace(fmt.Sprintf("a record of %d dimensions", dimensions), 9*n, others[9*n].Value, "dimensions")
 	}
 }
 
@@ -177,7 +177,7 @@ func foreignNotFinite(e *env) {
 			value := k.sealed(at, func(rec []byte) {
 				binary.LittleEndian.PutUint32(rec[record.HeaderSize+4*place:], math.Float32bits(bad))
 			})
-			k.replace(fmt.Sprintf("a record with %v at place %d and a right checksum", bad, place), at, value, "not finite", true)
+			k.replace(fmt.Sprintf("a record with %v at place %d and a right checksum", bad, place), at, value, "not finite")
 		}
 	}
 }
@@ -200,38 +200,44 @@ func reasonOfFlip(offset int) string {
 
 func foreignFlippedHeader(e *env) {
 	k := e.newKnown()
+	var bad []badEntry
 	random := e.rand("header bits")
 	for offset := range record.HeaderSize {
 		at := 8 * offset
 		bit := random.IntN(8)
 		value := bytes.Clone(k.items[at].Value)
 		value[offset] ^= 1 << bit
-		k.replace(fmt.Sprintf("a record with bit %d of byte %d of its header flipped", bit, offset), at, value, reasonOfFlip(offset), offset%8 == 0)
+		bad = append(bad, badEntry{fmt.Sprintf("a record with bit %d of byte %d of its header flipped", bit, offset), at, value, reasonOfFlip(offset)})
 	}
+	k.replaceEach(bad)
 }
 
 func foreignFlippedBody(e *env) {
 	k := e.newKnown()
+	var bad []badEntry
 	random := e.rand("body bits")
 	for n := range 64 {
 		at := 8*n + 1
 		value := bytes.Clone(k.items[at].Value)
 		offset, bit := record.HeaderSize+random.IntN(len(value)-record.HeaderSize), random.IntN(8)
 		value[offset] ^= 1 << bit
-		k.replace(fmt.Sprintf("a record with bit %d of byte %d flipped", bit, offset), at, value, "checksum", n%8 == 0)
+		bad = append(bad, badEntry{fmt.Sprintf("a record with bit %d of byte %d flipped", bit, offset), at, value, "checksum"})
 	}
+	k.replaceEach(bad)
 }
 
 func foreignTruncated(e *env) {
 	k := e.newKnown()
+	var bad []badEntry
 	for length := 1; length <= 80; length++ { // no bytes at all is Plant's Empty
 		at := 6 * length
 		reason := "length"
 		if length < record.HeaderSize {
 			reason = "unreadable"
 		}
-		k.replace(fmt.Sprintf("a record cut to %d bytes", length), at, k.items[at].Value[:length], reason, length%10 == 0)
+		bad = append(bad, badEntry{fmt.Sprintf("a record cut to %d bytes", length), at, k.items[at].Value[:length], reason})
 	}
+	k.replaceEach(bad)
 }
 
 func foreignTrailing(e *env) {
@@ -239,7 +245,7 @@ func foreignTrailing(e *env) {
 	for n, extra := range []int{1, 3, 4, 64, 1000} {
 		at := 30 * n
 		value := append(bytes.Clone(k.items[at].Value), make([]byte, extra)...)
-		k.replace(fmt.Sprintf("a record with %d bytes behind it", extra), at, value, "length", true)
+		k.replace(fmt.Sprintf("a record with %d bytes behind it", extra), at, value, "length")
 	}
 }
 

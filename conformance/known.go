@@ -104,7 +104,7 @@ func (e *env) records(texts []string, p wordProvider) []backend.Item {
 	return items
 }
 
-// known is a store that holds the vectors of 512 texts, and a client over it.
+// known is a store that holds the vectors of knownTexts texts, and a client over it.
 type known struct {
 	e        *env
 	location string
@@ -115,7 +115,10 @@ type known struct {
 	items    []backend.Item // the record of each text
 }
 
-const knownTexts = 512
+const (
+	foreignGroup = 8                      // bad entries that are stored in one batch
+	knownTexts   = 512 + foreignGroup - 1 // a call without the others of a group has 512
+)
 
 func (e *env) newKnown() *known {
 	k := &known{e: e, provider: wordProvider{model: "words", dimensions: 16}}
@@ -137,45 +140,85 @@ func (e *env) newKnown() *known {
 	return k
 }
 
-// replace puts value in place of the record of text at, and looks at the client.
-func (k *known) replace(what string, at int, value []byte, reason string, again bool) {
-	k.e.set(k.cache, []backend.Item{{Key: k.items[at].Key, Value: value}})
-	k.seeMiss(what, at, reason, again)
+// badEntry is a value in place of the record of text at.
+type badEntry struct {
+	what   string
+	at     int
+	value  []byte
+	reason string
 }
 
-// seeMiss checks that text at is a miss, for that reason, and healed by it; with
-// again, that the client itself finds everything afterwards.
-func (k *known) seeMiss(what string, at int, reason string, again bool) {
-	k.embed(what, map[int]string{at: reason})
-	if again {
-		k.embed("the same text after "+what, nil)
-		return
+// replaceEach puts bad entries in place of records, and looks at each alone among
+// 511 good ones, in a call that heals nothing; then a call heals a whole group.
+func (k *known) replaceEach(bad []badEntry) {
+	e := k.e
+	for group := range slices.Chunk(bad, foreignGroup) {
+		var items []backend.Item
+		all := make(map[int]string)
+		for _, b := range group {
+			items = append(items, backend.Item{Key: k.items[b.at].Key, Value: b.value})
+			all[b.at] = b.reason
+		}
+		e.set(k.cache, items)
+		for _, b := range group {
+			k.call(b.what, all, func(at int) bool { _, other := all[at]; return at == b.at || !other }, true)
+		}
+		what := fmt.Sprintf("%d foreign entries, the first of them %s", len(group), group[0].what)
+		k.embed(what, all)
+		for i, value := range e.read(k.cache, keysOf(items)) {
+			// Creation times differ.
+			good := k.items[group[i].at].Value
+			e.check(len(value) == len(good) && bytes.Equal(value[24:], good[24:]), "S2", "Embed of a text with "+group[i].what+" in the store",
+				"a good record in its place", fmt.Sprintf("%d other bytes", len(value)))
+		}
+		k.embed("the same texts after "+what, nil)
 	}
-	value := k.e.read(k.cache, []backend.Key{k.items[at].Key})[0]
-	// Creation times differ.
-	good := k.items[at].Value
-	k.e.check(len(value) == len(good) && bytes.Equal(value[24:], good[24:]), "S2", "Embed of a text with "+what+" in the store",
-		"a good record in its place", fmt.Sprintf("%d other bytes", len(value)))
+}
+
+// replace puts value in place of the record of text at, and looks at the client.
+func (k *known) replace(what string, at int, value []byte, reason string) {
+	k.e.set(k.cache, []backend.Item{{Key: k.items[at].Key, Value: value}})
+	k.seeMiss(what, at, reason)
+}
+
+// seeMiss checks that text at is a miss, for that reason, and healed by it.
+func (k *known) seeMiss(what string, at int, reason string) {
+	k.embed(what, map[int]string{at: reason})
+	k.embed("the same text after "+what, nil)
 }
 
 // embed asks the client for all texts. bad has the texts that must be misses,
 // with the reasons; every other one must be a hit, every vector right.
 func (k *known) embed(what string, bad map[int]string) {
+	k.call(what, bad, func(int) bool { return true }, false)
+}
+
+// call is embed for the texts that ask wants; with readOnly it heals nothing.
+func (k *known) call(what string, bad map[int]string, ask func(at int) bool, readOnly bool) {
 	e := k.e
-	action := fmt.Sprintf("Embed of %d stored texts, with %s", len(k.texts), what)
-	response, err := k.client.Embed(e.ctx, k.texts)
+	var texts []string
+	reasons := make(map[string]int)
+	misses := 0
+	for at, text := range k.texts {
+		if !ask(at) {
+			continue
+		}
+		texts = append(texts, text)
+		if reason, ok := bad[at]; ok {
+			reasons[reason]++
+			misses++
+		}
+	}
+	action := fmt.Sprintf("Embed of %d stored texts, with %s", len(texts), what)
+	response, err := k.client.Do(e.ctx, &embed.Call{Texts: texts, NoStore: readOnly})
 	e.check(err == nil, "G6", action, "nil", errText(err))
 	e.check(response.CacheErr == nil, "G6", action, "no error of the cache", errText(response.CacheErr))
-	for i, text := range k.texts {
+	for i, text := range texts {
 		e.check(slices.Equal(response.Vector(i), k.provider.vector(text)), "G4", action, "the right vector for each text", fmt.Sprintf("another one for text %d", i))
 	}
-	reasons := make(map[string]int)
-	for _, reason := range bad {
-		reasons[reason]++
-	}
 	u := response.Usage
-	e.check(u.Hits == len(k.texts)-len(bad), "G6", action, fmt.Sprintf("%d hits", len(k.texts)-len(bad)), fmt.Sprintf("%d", u.Hits))
-	e.check(u.Misses == len(bad), "G4", action, fmt.Sprintf("%d misses", len(bad)), fmt.Sprintf("%d", u.Misses))
+	e.check(u.Hits == len(texts)-misses, "G6", action, fmt.Sprintf("%d hits", len(texts)-misses), fmt.Sprintf("%d", u.Hits))
+	e.check(u.Misses == misses, "G4", action, fmt.Sprintf("%d misses", misses), fmt.Sprintf("%d", u.Misses))
 	rule := "G4"
 	if _, native := reasons["unreadable"]; native {
 		rule = "G5"

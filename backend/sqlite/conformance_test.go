@@ -19,8 +19,10 @@ import (
 	"github.com/embedonce/embedonce/conformance"
 )
 
+const lockTimeout = 500 * time.Millisecond
+
 func conformanceSuite(options Options) conformance.Suite {
-	options.BusyTimeout = 500 * time.Millisecond
+	options.BusyTimeout = lockTimeout
 	want := backend.Info{
 		Atomic:        true,
 		Durability:    backend.SurvivesPowerLoss,
@@ -77,19 +79,58 @@ func (h *handles) add(t testing.TB, path string, c *Cache) {
 	})
 }
 
-// writers runs queries on the writing connection of every open handle.
-func (h *handles) writers(t testing.TB, path string, queries ...string) {
+// each calls do with every open handle in its turn to write.
+func (h *handles) each(t testing.TB, path string, do func(c *Cache)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, c := range h.byPath[path] {
 		require.NoError(t, c.writing.pass(context.Background()))
-		if c.writer != nil {
-			for _, q := range queries {
-				require.NoError(t, c.writer.exec(q))
-			}
-		}
+		do(c)
 		c.writing.leave()
 	}
+}
+
+// writers runs queries on the writing connection of every open handle.
+func (h *handles) writers(t testing.TB, path string, queries ...string) {
+	h.each(t, path, func(c *Cache) {
+		if c.writer == nil {
+			return
+		}
+		for _, q := range queries {
+			require.NoError(t, c.writer.exec(q))
+		}
+	})
+}
+
+// slow lets every open handle wait before it stores or removes an entry, once or
+// twice in a batch of a case. The trigger is one of the connection: no other one has the
+// function.
+func (h *handles) slow(t testing.TB, path string) (undo func()) {
+	h.each(t, path, func(c *Cache) {
+		if c.writer == nil {
+			return
+		}
+		require.NoError(t, c.writer.db.CreateFunction("wait", &driver.FunctionImpl{Scalar: func(driver.Context, []driver.Value) (driver.Value, error) {
+			time.Sleep(5 * time.Millisecond)
+			return driver.IntegerValue(0), nil
+		}}))
+	})
+	h.writers(t, path, `CREATE TEMP TRIGGER slow BEFORE INSERT ON main.entries
+		WHEN (SELECT count(*) FROM entries) % 30 = 0 OR EXISTS (SELECT 1 FROM entries WHERE key = NEW.key AND id % 30 = 0)
+		BEGIN SELECT wait(); END`,
+		`CREATE TEMP TRIGGER slowly BEFORE DELETE ON main.entries WHEN OLD.id % 30 = 0 BEGIN SELECT wait(); END`)
+	return func() {
+		h.writers(t, path, "DROP TRIGGER IF EXISTS temp.slow", "DROP TRIGGER IF EXISTS temp.slowly")
+	}
+}
+
+// impatient lets every open handle wait a short time for a lock.
+func (h *handles) impatient(t testing.TB, path string) (undo func()) {
+	set := func(timeout time.Duration) {
+		h.each(t, path, func(c *Cache) { c.options.BusyTimeout = timeout })
+	}
+	set(100 * time.Millisecond)
+	return func() { set(lockTimeout) }
 }
 
 // plant leaves what another program could: a TEXT, a number, a NULL, no bytes.
@@ -112,9 +153,7 @@ func injectFault(t testing.TB, location string, f conformance.Fault) (undo func(
 		return withTrigger(t, location, fmt.Sprintf(
 			`WHEN (SELECT count(*) FROM entries) >= %d BEGIN SELECT RAISE(%s, 'injected'); END`, count(t, location)+int64(f.Item), how))
 	case conformance.Slow:
-		return withTrigger(t, location, // once or twice in a batch of a case
-			`WHEN (SELECT count(*) FROM entries) % 30 = 0 OR EXISTS (SELECT 1 FROM entries WHERE key = NEW.key AND id % 30 = 0)
-			BEGIN SELECT count(*) FROM (WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 30000) SELECT x FROM c); END`)
+		return opened.slow(t, location)
 	case conformance.Full:
 		opened.writers(t, location, "PRAGMA max_page_count = 1") // SQLite raises it to the size the file has
 		return func() { opened.writers(t, location, "PRAGMA max_page_count = 4294967294") }
@@ -125,9 +164,11 @@ func injectFault(t testing.TB, location string, f conformance.Fault) (undo func(
 	case conformance.Locked:
 		conn := rawConn(t, location)
 		rawExec(t, conn, "BEGIN IMMEDIATE")
+		patientAgain := opened.impatient(t, location)
 		return func() {
 			rawExec(t, conn, "ROLLBACK")
 			require.NoError(t, conn.Close())
+			patientAgain()
 		}
 	case conformance.Damage:
 		damageValue(t, location, f.Item)
