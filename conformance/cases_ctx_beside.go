@@ -3,7 +3,10 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	"github.com/embedonce/embedonce/backend"
 )
 
 // ctxSetBesideVisit: a visit takes its time. A write may have to wait for it, but
@@ -27,4 +30,56 @@ func ctxSetBesideVisit(e *env) {
 	e.check(err == nil, "G2", "GetMany beside a SetMany", "nil", errText(err))
 	e.check(written == nil || errors.Is(written, context.Canceled), "X2", action, "nil, or an error that wraps ctx.Err()", errText(written))
 	e.allOrNone(c, action, other, nil, written)
+}
+
+// ctxLeft: a write may go on for a while when its caller has gone, but not into
+// what the same handle writes afterwards.
+func ctxLeft(e *env) {
+	c := e.cache()
+	var all []backend.Item
+	for _, how := range []string{"SetMany", "Txn"} {
+		write := c.SetMany
+		if how == "Txn" {
+			write = func(ctx context.Context, items []backend.Item) error { return setInTxn(c, ctx, items) }
+		}
+		e.eachLook(how+", then a SetMany of other values,", func(ctx context.Context, n int, _ string) error {
+			keys := e.keys(fmt.Sprint(how, n), e.atMost(20))
+			err := write(ctx, e.batch(keys, 1))
+			items := e.batch(keys, 2)
+			e.set(c, items)
+			all = append(all, items...)
+			return err
+		})
+	}
+	<-time.After(grace)
+	e.stored(c, "S4", "SetMany after writes of the same keys whose callers had left", all)
+}
+
+// deleteLeft is the same for a removal, before a write and after it.
+func deleteLeft(e *env) {
+	location := e.location()
+	c := e.open(location)
+	e.needDelete(c)
+	var gone []backend.Key
+	e.eachLook("SetMany, then a Delete,", func(ctx context.Context, n int, action string) error {
+		keys := e.keys(fmt.Sprint("written", n), e.atMost(20))
+		err := c.SetMany(ctx, e.batch(keys, 1))
+		_, deleteErr := backend.Delete(e.ctx, c, keys, func(int, []byte) bool { return true })
+		e.check(deleteErr == nil, "D1", action, "nil", errText(deleteErr))
+		gone = append(gone, keys...)
+		return err
+	})
+	var all []backend.Item
+	e.eachLook("Delete, then a SetMany,", func(ctx context.Context, n int, _ string) error {
+		keys := e.keys(fmt.Sprint("removed", n), e.atMost(20))
+		e.set(c, e.batch(keys, 1))
+		_, err := backend.Delete(ctx, c, keys, nil)
+		items := e.batch(keys, 2)
+		e.set(c, items)
+		all = append(all, items...)
+		return err
+	})
+	<-time.After(grace)
+	e.absent(c, "S4", "Delete after writes of the same keys whose callers had left", gone)
+	e.stored(c, "S4", "SetMany after removals of the same keys whose callers had left", all)
 }

@@ -27,6 +27,7 @@ var deleteCases = []testcase{
 	{name: "delete/other-process", rules: "D1 D3", needs: []need{needHost, needNoCopies}, fn: deleteOtherProcess},
 	{name: "delete/ended-context", rules: "X1", fn: deleteEndedContext},
 	{name: "delete/ends-at-each-look", rules: "X2 D4", fn: deleteEndsAtEachLook},
+	{name: "delete/left", rules: "S4 D1", fn: deleteLeft},
 	{name: "delete/closed", rules: "C3", fn: deleteClosed},
 	{name: "delete/close-waits", rules: "C2 D3", fn: deleteCloseWaits},
 	{name: "delete/under-faults", rules: "D4 X2 X3", needs: []need{needFault}, fn: deleteUnderFaults},

@@ -238,7 +238,7 @@ func (e *env) stored(c getter, rule, action string, items []backend.Item) {
 // absent checks that none of keys is stored, as rule asks for.
 func (e *env) absent(c getter, rule, action string, keys []backend.Key) {
 	for i, value := range e.read(c, keys) {
-		e.check(value == nil, rule, action, "nothing stored", fmt.Sprintf("a value under key %d of %d", i, len(keys)))
+		e.check(value == nil, rule, action, "nothing stored, so no visit", fmt.Sprintf("a visit of key %d of %d, with %d bytes", i, len(keys), len(value)))
 	}
 }
 

@@ -31,11 +31,13 @@ type recorder struct {
 	over     bool // given up, or ended: nothing more is recorded
 	messages []string
 	cleanups []func()
+
+	panicked chan struct{} // closed by the first panic
 }
 
 func newRecorder(t testing.TB, name string) *recorder {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &recorder{TB: t, name: name, ctx: ctx, cancel: cancel}
+	return &recorder{TB: t, name: name, ctx: ctx, cancel: cancel, panicked: make(chan struct{})}
 }
 
 // Name returns the case's full name.
@@ -49,14 +51,14 @@ func (r *recorder) Context() context.Context { return r.ctx }
 
 func (r *recorder) record(message string) {
 	where := ""
-	for skip := 2; skip < 12; skip++ {
-		_, file, line, ok := runtime.Caller(skip)
-		if !ok {
-			break
-		}
-		if base := filepath.Base(file); base != "recorder.go" && base != "env.go" {
-			where = fmt.Sprintf("%s:%d: ", base, line)
-			break
+	var pcs [12]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
+	for more := true; more && where == ""; {
+		var frame runtime.Frame
+		frame, more = frames.Next()
+		base := filepath.Base(frame.File)
+		if base != "recorder.go" && base != "env.go" && !strings.HasPrefix(frame.Function, "runtime.") {
+			where = fmt.Sprintf("%s:%d: ", base, frame.Line)
 		}
 	}
 	r.note(where + message)
@@ -191,6 +193,13 @@ func (r *recorder) run(f func()) (done <-chan struct{}) {
 func (r *recorder) recover() {
 	if p := recover(); p != nil {
 		r.Errorf("panic: %v\n%s", p, debug.Stack())
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		select {
+		case <-r.panicked:
+		default:
+			close(r.panicked)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ var rules = []rule{
 	{"S1", "SetMany stores all items or none; where Info.Atomic is false, it may store some, and then returns a *BatchError that names every item not stored."},
 	{"S2", "A key that is stored already is overwritten; of equal keys in one call the last wins."},
 	{"S3", "nil means that every item is stored as durably as Info.Durability says, and that each GetMany begun afterwards sees it: by this handle at once, by any other within Info.Reach after Info.Lag, unless it keeps a copy of an older value as Info.Copies allows."},
-	{"S4", "After an error the caller can't know whether the items are stored; storing them again is always safe."},
+	{"S4", "After an error the caller can't know whether the items are stored; storing them again is always safe. What a call that failed still does, it does before any later write or removal by this handle."},
 	{"S5", "SetMany neither changes nor keeps the items or their values."},
 	{"S6", "A call without items stores nothing and returns nil."},
 	{"S7", "An item with an empty value is refused with ErrEmptyValue, and nothing of the call is stored."},

@@ -100,12 +100,21 @@ func (r *runner) runCase(t testing.TB, c *testcase) result {
 	hung := false
 	timer := time.NewTimer(r.watchdog)
 	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-		hung = true
-		rec.Errorf("rule %s\naction:  the case %s\nwant:    an end within %v\ngot:     it still runs; its goroutines:\n%s",
-			ruleText("X3"), c.name, r.watchdog, labelledStacks(e.label))
+	waited := r.watchdog
+	for over, panicked := false, rec.panicked; !over; {
+		select {
+		case <-done:
+			over = true
+		case <-panicked:
+			// A call that ended in a panic may have left a lock that Close waits for.
+			panicked = nil
+			waited = min(waited, leakPatience)
+			timer.Reset(waited)
+		case <-timer.C:
+			over, hung = true, true
+			rec.Errorf("rule %s\naction:  the case %s\nwant:    an end within %v\ngot:     it still runs; its goroutines:\n%s",
+				ruleText("X3"), c.name, waited, labelledStacks(e.label))
+		}
 	}
 	if !hung && !rec.Failed() && !rec.Skipped() {
 		if left := leftGoroutines(e.label, min(r.patience, leakPatience)); left != "" {

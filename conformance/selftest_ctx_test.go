@@ -110,6 +110,17 @@ var ctxMutants = []mutant{
 				return nil
 			}
 		})},
+	{name: "goes on writing when the caller has left", must: []string{"ctx/left", "delete/left"}, may: []string{"ctx/*", "delete/*", "soak/*"},
+		suite: overMap(func(c *mapCache, b *broken) {
+			b.set = func(ctx ctxT, items itemsT) error {
+				err := c.SetMany(ctx, items)
+				if errors.Is(err, context.Canceled) {
+					late := cloneItems(items)
+					time.AfterFunc(5*time.Millisecond, func() { _ = c.SetMany(context.Background(), late) })
+				}
+				return err
+			}
+		})},
 	{name: "fails the calls beside a cancelled one", must: []string{"ctx/of-another-call"}, may: []string{"ctx/*", "soak/*"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			var last atomic.Pointer[error] // of the group that commits together

@@ -71,6 +71,17 @@ var deleteMutants = []mutant{
 				return c.Delete(ctx, keys, match)
 			}
 		})},
+	{name: "goes on deleting when the caller has left", must: []string{"delete/left"}, may: []string{"delete/*", "soak/*"},
+		suite: onDelete(func(c *mapCache) deleteT {
+			return func(ctx ctxT, keys keysT, match matchT) (int, error) {
+				removed, err := c.Delete(ctx, keys, match)
+				if errors.Is(err, context.Canceled) {
+					late := slices.Clone(keys)
+					time.AfterFunc(5*time.Millisecond, func() { _, _ = c.Delete(context.Background(), late, nil) })
+				}
+				return removed, err
+			}
+		})},
 	{name: "deletes without asking", must: []string{"delete/match"}, may: []string{"delete/*"},
 		suite: onDelete(func(c *mapCache) deleteT {
 			return func(ctx ctxT, keys keysT, match matchT) (int, error) {

@@ -152,6 +152,22 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
+// TestPanicThatLeavesALock: a case that panicked isn't waited for as long as one
+// that may still end.
+func TestPanicThatLeavesALock(t *testing.T) {
+	release := make(chan struct{})
+	defer close(release)
+	suite := mapSuite(mapInfo, func(c *mapCache) backend.Cache { return c })
+	r := &runner{suite: &suite, watchdog: time.Hour, patience: callPatience}
+	res := r.runCase(t, &testcase{name: "test/panics", rules: "X3", fn: func(e *env) {
+		e.Cleanup(func() { <-release })
+		panic("with a lock held")
+	}})
+	if !res.hung || !res.failed || !strings.Contains(res.text(), "with a lock held") {
+		t.Errorf("%+v", res)
+	}
+}
+
 // TestRecorder: failing, skipping and panicking end a case at once, with its
 // cleanups in the right order.
 func TestRecorder(t *testing.T) {
@@ -170,6 +186,7 @@ func TestRecorder(t *testing.T) {
 		"apart":    {fn: func(e *env) { e.parallel(3, func(int) { panic("on a goroutine") }) }, failed: true, says: "on a goroutine"},
 		"both":     {fn: func(e *env) { e.Error("failed"); e.Skip("then skipped") }, failed: true, says: "failed"},
 		"too long": {fn: func(e *env) { e.within(time.Millisecond, "X3", "waiting", func() { <-e.Context().Done() }) }, failed: true, says: "rule X3"},
+		"within":   {fn: func(e *env) { e.within(time.Minute, "X3", "failing", func() { e.Fatal("in the background") }) }, failed: true, says: "suite_test.go"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var order []int
