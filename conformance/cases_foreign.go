@@ -255,7 +255,7 @@ func foreignFuture(e *env) {
 	for n, version := range []byte{record.Version + 1, 99, 255} {
 		at := 200 * n
 		value := k.sealed(at, func(rec []byte) { rec[4] = version })
-		e.set(k.cache, []backend.Item{{Key: k.items[at].Key, Value: value}})
+		k.put([]backend.Item{{Key: k.items[at].Key, Value: value}})
 		for range 2 {
 			k.embed(fmt.Sprintf("a record of version %d", version), map[int]string{at: "future"})
 			e.stored(k.cache, "S9", "Embed of a text whose record is of a later version", []backend.Item{{Key: k.items[at].Key, Value: value}})
@@ -284,7 +284,7 @@ func foreignManyInOneCall(e *env) {
 	put(303, k.items[304].Value, "digest")
 	put(305, k.sealed(305, func(rec []byte) { rec[record.HeaderSize+3] = 0x7f; rec[record.HeaderSize+2] |= 0x80 }), "not finite")
 	put(306, []byte{0}, "unreadable")
-	e.set(k.cache, bad)
+	k.put(bad)
 	k.embed("69 foreign entries", want)
 	k.embed("no foreign entry any more", nil)
 }

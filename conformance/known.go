@@ -113,6 +113,7 @@ type known struct {
 	client   *embed.Client
 	texts    []string
 	items    []backend.Item // the record of each text
+	older    bool           // the store offers what was overwritten when visit declines the new value (G6)
 }
 
 const (
@@ -137,7 +138,34 @@ func (e *env) newKnown() *known {
 		e.Fatalf("make a client: %v", err)
 	}
 	e.Cleanup(func() { _ = k.client.Close() })
+	k.older = e.offersOlder(k.cache)
 	return k
+}
+
+// offersOlder says whether c keeps what was overwritten, and offers it.
+func (e *env) offersOlder(c backend.Cache) bool {
+	keys := e.keys("overwritten", 1)
+	e.set(c, e.batch(keys, 1))
+	e.set(c, e.batch(keys, 2))
+	visits := 0
+	err := c.GetMany(e.ctx, keys, func(int, []byte) error {
+		visits++
+		e.check(visits <= 16, "G6", "GetMany of a key whose values are declined", "an end of the values that are offered", "16 visits")
+		return backend.ErrForeign
+	})
+	e.check(err == nil, "G6", "GetMany of a key whose values are declined", "nil", errText(err))
+	return visits > 1
+}
+
+// put stores bad entries so that nothing good is behind them.
+func (k *known) put(items []backend.Item) {
+	if k.older {
+		e := k.e
+		e.needDelete(k.cache)
+		_, err := backend.Delete(e.ctx, k.cache, keysOf(items), nil)
+		e.check(err == nil, "D1", "Delete of what is to be replaced by foreign entries", "nil", errText(err))
+	}
+	k.e.set(k.cache, items)
 }
 
 // badEntry is a value in place of the record of text at.
@@ -159,7 +187,7 @@ func (k *known) replaceEach(bad []badEntry) {
 			items = append(items, backend.Item{Key: k.items[b.at].Key, Value: b.value})
 			all[b.at] = b.reason
 		}
-		e.set(k.cache, items)
+		k.put(items)
 		for _, b := range group {
 			k.call(b.what, all, func(at int) bool { _, other := all[at]; return at == b.at || !other }, true)
 		}
@@ -177,7 +205,7 @@ func (k *known) replaceEach(bad []badEntry) {
 
 // replace puts value in place of the record of text at, and looks at the client.
 func (k *known) replace(what string, at int, value []byte, reason string) {
-	k.e.set(k.cache, []backend.Item{{Key: k.items[at].Key, Value: value}})
+	k.put([]backend.Item{{Key: k.items[at].Key, Value: value}})
 	k.seeMiss(what, at, reason)
 }
 

@@ -137,6 +137,48 @@ func init() {
 				})
 			}
 		})},
+		mutant{name: "offers what was overwritten", suite: overMap(func(c *mapCache, b *broken) {
+			var mu sync.Mutex
+			older := make(map[backend.Key][]byte)
+			b.set = func(ctx ctxT, items itemsT) error {
+				mu.Lock()
+				defer mu.Unlock()
+				keys := keysOf(items)
+				before := c.found(keys)
+				err := c.SetMany(ctx, items)
+				for i, value := range before {
+					if err == nil && len(value) > 0 {
+						older[keys[i]] = value
+					}
+				}
+				return err
+			}
+			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
+				return c.GetMany(ctx, keys, func(i int, value []byte) error {
+					err := visit(i, value)
+					if errors.Is(err, backend.ErrForeign) {
+						mu.Lock()
+						next := older[keys[i]]
+						mu.Unlock()
+						if next != nil {
+							return visit(i, next)
+						}
+					}
+					return err
+				})
+			}
+			b.del = func(ctx ctxT, keys keysT, match matchT) (int, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				removed, err := c.Delete(ctx, keys, match)
+				for _, k := range keys {
+					if len(c.found(keysT{k})) == 0 {
+						delete(older, k)
+					}
+				}
+				return removed, err
+			}
+		})},
 		mutant{name: "not atomic, and says so", soak: []string{"soak/oracle", "soak/readers", "soak/faults"}, suite: overMapWith(loose, func(c *mapCache, b *broken) {
 			b.set = func(ctx ctxT, items itemsT) error {
 				if err := c.info.Check(items); err != nil {

@@ -60,19 +60,6 @@ func conformanceSuite(server func(testing.TB) *server, freshness time.Duration) 
 			return injectFault(t, proxyOf(location), location, f)
 		},
 		Consistency: freshness + 3*time.Second,
-		Skip:        olderIsOffered,
-	}
-}
-
-// olderIsOffered: these cases write a foreign record over a good one, and expect a
-// miss. Here the good one is offered next, as rule G6 says: TestForeignRecords has
-// the same records under keys with nothing older.
-var olderIsOffered = map[string]string{}
-
-func init() {
-	for _, name := range []string{"random-bytes", "other-text", "other-scope", "other-dimensions", "not-finite", "flipped-header",
-		"flipped-body", "truncated", "trailing", "future", "many-in-one-call"} {
-		olderIsOffered["foreign/"+name] = "a good record that was overwritten is offered after the foreign one (rule G6), and is a hit"
 	}
 }
 
