@@ -341,14 +341,16 @@ func soakProcesses(e *env) {
 			own = append(own, &written{items: items, err: c.SetMany(e.ctx, items)})
 		}
 		victim := random.IntN(writers + 1) // or nobody
-		for i, p := range children {
-			done := make(map[int]bool)
-			highest := -1
+		for i, p := range children {       // before anything is read: they write on until then
 			if i == victim {
 				_ = p.cmd.Process.Kill() // it may have ended
 			} else {
 				p.tell("stop")
 			}
+		}
+		for i, p := range children {
+			done := make(map[int]bool)
+			highest := -1
 			for {
 				line, ok := p.next()
 				if !ok {
