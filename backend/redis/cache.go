@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -129,7 +131,11 @@ func (c *Cache) ask(ctx context.Context) error {
 		return err
 	}, mayHelpAgain)
 	if err != nil {
-		return fail("ask the server", err)
+		err = fail("ask the server", err)
+		if errors.Is(err, errDriver) || errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w; a server that wants TLS (rediss:// in place of redis://) does so", err)
+		}
+		return err
 	}
 	powerLoss, mayEvict, far := true, false, time.Duration(0)
 	for _, f := range all {

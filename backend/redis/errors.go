@@ -118,13 +118,13 @@ func explain(err error) error {
 	case errors.Is(err, driver.ErrPoolTimeout), errors.Is(err, driver.ErrPoolExhausted):
 		return fmt.Errorf("%w: no connection of the client became free", backend.ErrUnavailable)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%w: the server closed the connection", backend.ErrUnavailable)
+		return fmt.Errorf("%w: the server closed the connection: %w", backend.ErrUnavailable, io.EOF)
 	case errors.As(err, &network):
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, network)
 	case errors.Is(err, backend.ErrUnavailable), errors.Is(err, errOtherRun):
 		return err
 	}
-	return &hidden{backend.ErrUnavailable.Error() + ": the driver failed", errors.Join(backend.ErrUnavailable, err)}
+	return &hidden{errDriver.Error(), errors.Join(errDriver, err)}
 }
 
 // refusedByReplica gives errReplica, which the driver must not know as an answer, its
@@ -181,5 +181,6 @@ func failed(ctx context.Context, doing string, err error) error {
 
 var (
 	errClosed   = fmt.Errorf("redis: cache is %w", backend.ErrClosed)
+	errDriver   = fmt.Errorf("%w: the driver failed", backend.ErrUnavailable)
 	errNoAnswer = fmt.Errorf("%w: no answer within Options.Timeout", backend.ErrUnavailable)
 )

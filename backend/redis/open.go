@@ -17,7 +17,8 @@ const forms = `redis://user:password@host:6379/0 for one server, ` +
 	`redis+sentinel://user:password@host:26379/0?master_name=name&addr=host2:26379 for one that Sentinel watches, ` +
 	`redis+cluster://user:password@host:6379?addr=host2:6379 for a cluster, ` +
 	`each with rediss instead of redis for TLS, ` +
-	`and unix://user:password@/path?db=0 for a socket`
+	`and unix://user:password@/path?db=0 for a socket; ` +
+	`in a user or a password write %2F, %3A, %40, %3F, %23 and %25 for / : @ ? # and %`
 
 // Open opens the cache on the server that url names:
 //
