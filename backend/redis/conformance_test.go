@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -319,6 +320,19 @@ func TestConformanceOfSentinel(t *testing.T) { runSuite(t, "sentinel") }
 func TestSoak(t *testing.T) {
 	needServer(t)
 	conformanceSuite("single").Soak(t)
+}
+
+func TestSoakOfCluster(t *testing.T)  { soakShortly(t, "cluster") }
+func TestSoakOfSentinel(t *testing.T) { soakShortly(t, "sentinel") }
+
+// soakShortly leaves the time that a soak takes to that of one server, unless
+// somebody asks for a longer one.
+func soakShortly(t *testing.T, kind string) {
+	needServer(t)
+	if os.Getenv("EMBEDONCE_SOAK") == "" {
+		t.Setenv("EMBEDONCE_SOAK", "6s")
+	}
+	conformanceSuite(kind).Soak(t)
 }
 
 func BenchmarkCache(b *testing.B) {
