@@ -113,7 +113,9 @@ type known struct {
 	client   *embed.Client
 	texts    []string
 	items    []backend.Item // the record of each text
-	older    bool           // the store offers what was overwritten when visit declines the new value (G6)
+	// older says whether the store offers what was overwritten when visit declines
+	// the new value (G6).
+	older func() bool
 }
 
 const (
@@ -138,7 +140,7 @@ func (e *env) newKnown() *known {
 		e.Fatalf("make a client: %v", err)
 	}
 	e.Cleanup(func() { _ = k.client.Close() })
-	k.older = e.offersOlder(k.cache)
+	k.older = sync.OnceValue(func() bool { return e.offersOlder(k.cache) })
 	return k
 }
 
@@ -159,7 +161,7 @@ func (e *env) offersOlder(c backend.Cache) bool {
 
 // put stores bad entries so that nothing good is behind them.
 func (k *known) put(items []backend.Item) {
-	if k.older {
+	if k.older() {
 		e := k.e
 		e.needDelete(k.cache)
 		_, err := backend.Delete(e.ctx, k.cache, keysOf(items), nil)
