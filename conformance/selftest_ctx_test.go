@@ -121,7 +121,7 @@ var ctxMutants = []mutant{
 				return err
 			}
 		})},
-	{name: "fails the calls beside a cancelled one", must: []string{"ctx/of-another-call"}, may: []string{"ctx/*", "soak/*"},
+	{name: "fails the calls beside a cancelled one", must: []string{"ctx/of-another-call"}, may: []string{"ctx/*", "delete/left", "soak/*"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			var last atomic.Pointer[error] // of the group that commits together
 			b.set = func(ctx ctxT, items itemsT) error {
