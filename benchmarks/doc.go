@@ -58,6 +58,7 @@
 // Then add a section to docs.md.tmpl, with the functions that package report offers,
 // inside {{if has "scenario=NAME"}}.
 //
-// TestQuick runs each scenario of the table with hardly any work. A backend is added
+// TestScenariosMakeThePage makes a quick run of each scenario of the table on memory
+// and sqlite, under the race detector too: a quick run should be small. A backend is added
 // in internal/bench/backends.go, with its floor in internal/floor.
 package main

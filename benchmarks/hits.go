@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/embedonce/embedonce/backend"
+	"github.com/embedonce/embedonce/embed"
+
+	"github.com/embedonce/embedonce/benchmarks/internal/bench"
+	"github.com/embedonce/embedonce/benchmarks/internal/floor"
+)
+
+// hitRun is the scenario hits: what one repetition on one backend needs.
+type hitRun struct {
+	*bench.Run
+	dims  int
+	texts []string
+	order []int     // of the windows of texts that calls read
+	rows  []float32 // lent to the calls, a part to each goroutine
+	each  time.Duration
+	table *bench.Table
+}
+
+// hits measures calls that find everything. Each call reads a window of neighbours,
+// as when a document is embedded again, and the next call another one: the entries
+// together are far larger than the processor's caches.
+func hits(ctx context.Context, r *bench.Run) error {
+	backends, err := r.Backends(ctx, "memory", "sqlite", "bolt", "redis")
+	if err != nil {
+		return err
+	}
+	calls := bench.Pick(r.Quick, []int{1, 512, 4096}, []int{1, 16, 128, 512, 4096})
+	goroutines := bench.Pick(r.Quick, []int{1, 8}, []int{1, 2, 8, 32})
+	h := &hitRun{
+		Run:   r,
+		dims:  1536,
+		texts: r.Texts(0, bench.Pick(r.Quick, 4096, 4*4096)),
+		each:  bench.Pick(r.Quick, 10*time.Millisecond, 500*time.Millisecond),
+		table: r.NewTable(),
+	}
+	h.order = rand.New(rand.NewPCG(r.Seed, 1)).Perm(len(h.texts))
+	// For as many texts as are asked for at the same time: 1 x 4,096 or 8 x 512 in a
+	// quick run.
+	h.rows = make([]float32, bench.Pick(r.Quick, 4096, 32*4096)*h.dims)
+	for _, b := range backends {
+		provider := bench.LocalProvider(h.dims)
+		store, err := r.Prepare(ctx, b, func(c backend.Cache) error { return bench.Fill(ctx, c, provider, h.texts) })
+		if err != nil {
+			return err
+		}
+		for repetition := range r.Runs {
+			r.Logf("%s, run %d of %d", b.Name, repetition+1, r.Runs)
+			if err := h.repeat(ctx, repetition, b.Name, store, provider, calls, goroutines); err != nil {
+				return err
+			}
+		}
+		if err := store.Close(ctx); err != nil {
+			return err
+		}
+	}
+	return h.table.Emit()
+}
+
+// repeat measures every size and number of goroutines on fresh copies.
+func (h *hitRun) repeat(ctx context.Context, repetition int, name string, store *bench.Store, provider embed.Provider, calls, goroutines []int) (err error) {
+	copied, err := store.Fresh(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, copied.Remove(ctx)) }()
+	byHand, err := store.Floor(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, byHand.Remove(ctx)) }()
+	client, err := embed.New(provider, &embed.Options{Cache: copied})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	oneReader, err := embed.New(provider, &embed.Options{Cache: copied, CacheReaders: 1})
+	if err != nil {
+		return err
+	}
+	defer oneReader.Close()
+
+	for _, n := range goroutines {
+		for _, texts := range calls {
+			if h.Quick && n > 1 && texts > 512 {
+				continue // moves too much memory for a trial
+			}
+			cell := bench.Result{Backend: name, Goroutines: n, Texts: texts, Dims: h.dims, Entries: len(h.texts), Metric: "hit", Unit: "µs/text"}
+			sides := []bench.Side{
+				{Case: bench.CaseOurs, Measure: h.through(client, n, texts)},
+				{Case: bench.CaseFloor, Measure: h.byHand(byHand, n, texts)},
+			}
+			if split := copied.Info().SplitKeys; n == 1 && split > 0 && texts >= split {
+				// Like the floor, it has one goroutine to read with.
+				sides = append(sides, bench.Side{Case: bench.CaseOurs + ", one reader", Measure: h.through(oneReader, n, texts)})
+			}
+			if err := h.table.Beside(ctx, repetition, cell, sides...); err != nil {
+				return err
+			}
+		}
+		control, err := bench.Control(ctx, n, h.each)
+		if err != nil {
+			return err
+		}
+		h.table.Add(bench.Result{Goroutines: n, Metric: "digest", Unit: "µs/digest"}, bench.CaseControl, control)
+	}
+	return nil
+}
+
+// window returns the texts of call i of goroutine g.
+func (h *hitRun) window(g, i, texts int) []string {
+	windows := len(h.texts) / texts
+	at := h.order[(g*len(h.order)/32+i)%len(h.order)] % windows
+	return h.texts[at*texts : (at+1)*texts]
+}
+
+// lent returns the rows of goroutine g.
+func (h *hitRun) lent(g, texts int) []float32 {
+	size := texts * h.dims
+	return h.rows[g*size : (g+1)*size : (g+1)*size]
+}
+
+func (h *hitRun) through(client *embed.Client, goroutines, texts int) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		pass, err := bench.Loop(ctx, goroutines, h.each, func(g, i int) error {
+			response, err := client.Do(ctx, &embed.Call{Texts: h.window(g, i, texts), CacheOnly: true, Into: h.lent(g, texts)})
+			if err == nil && response.Usage.Hits != texts {
+				err = fmt.Errorf("%d hits in a call of %d texts", response.Usage.Hits, texts)
+			}
+			return err
+		})
+		return pass.PerText(texts), err
+	}
+}
+
+func (h *hitRun) byHand(store floor.Store, goroutines, texts int) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		readers := make([]*floor.Hits, goroutines)
+		for g := range readers {
+			reader, err := store.Reader()
+			if err != nil {
+				return 0, err
+			}
+			defer reader.Close()
+			readers[g] = floor.NewHits(reader, texts, h.dims)
+		}
+		pass, err := bench.Loop(ctx, goroutines, h.each, func(g, i int) error {
+			return readers[g].Read(h.window(g, i, texts), h.lent(g, texts))
+		})
+		return pass.PerText(texts), err
+	}
+}
