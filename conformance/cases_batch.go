@@ -17,8 +17,8 @@ var batchCases = []testcase{
 	{name: "batch/fails-at-item-511", rules: "S1 S4", needs: []need{needFault}, fn: func(e *env) { e.failsAt(511) }},
 	{name: "batch/fails-in-txn", rules: "T3 S1 S4", needs: []need{needFault}, fn: batchFailsInTxn},
 	{name: "batch/written-while-read", rules: "S10", needs: []need{needSnapshot}, fn: batchWrittenWhileRead},
-	{name: "batch/read-while-written", rules: "S3 S10", fn: func(e *env) { e.readWhileWritten(setDirect) }},
-	{name: "batch/txn-read-while-written", rules: "T3 S3 S10", fn: func(e *env) { e.readWhileWritten(setInTxn) }},
+	{name: "batch/read-while-written", rules: "S3 S10", fn: func(e *env) { e.readWhileWritten(setDirect, 200) }},
+	{name: "batch/txn-read-while-written", rules: "T3 S3 S10", fn: func(e *env) { e.readWhileWritten(setInTxn, 100) }},
 	{name: "batch/two-writers", rules: "S1 S2", needs: []need{needAtomic}, fn: func(e *env) { e.writersInSomeOrder(2, 20) }},
 	{name: "batch/sixteen-writers", rules: "S1 S2", needs: []need{needAtomic}, fn: func(e *env) { e.writersInSomeOrder(16, 5) }},
 }
@@ -143,17 +143,16 @@ func setInTxn(c setterTxn, ctx context.Context, items []backend.Item) error {
 	})
 }
 
-// readWhileWritten: one writer commits 200 batches of the same keys, readers
+// readWhileWritten: one writer commits so many batches of the same keys, readers
 // look. Each call sees one batch if Info says so, and never one that is older
 // than what was acknowledged before it began.
-func (e *env) readWhileWritten(write func(setterTxn, context.Context, []backend.Item) error) {
+func (e *env) readWhileWritten(write func(setterTxn, context.Context, []backend.Item) error, batches int) {
 	c := e.cache()
 	n := e.atMost(48)
 	if limit := e.s.Want.SnapshotKeys; limit > 0 {
 		n = min(n, limit)
 	}
 	keys := e.keys("a", n)
-	const batches = 200
 	versions := make(map[string]int) // by the value of the first key, and so on
 	for v := 0; v <= batches; v++ {
 		for i, k := range keys {

@@ -103,9 +103,9 @@ func soakOrder(e *env) {
 func soakReaders(e *env) {
 	n := e.rounds(func(e *env, round int) {
 		if round%2 == 0 {
-			e.readWhileWritten(setDirect)
+			e.readWhileWritten(setDirect, 200)
 		} else {
-			e.readWhileWritten(setInTxn)
+			e.readWhileWritten(setInTxn, 200)
 		}
 	})
 	e.Logf("%d rounds", n)

@@ -129,17 +129,19 @@ func (c *conn) checkWritable() error {
 }
 
 func (c *conn) create(pageSize int) (err error) {
-	// These two take effect before anything is written, or never.
+	// The two settings take effect before anything is written, or never. The second
+	// writes the first page, for which it takes the lock; BEGIN IMMEDIATE would write
+	// that itself, too early.
+	defer func() { err = errors.Join(err, c.end()) }()
 	for _, s := range []string{
 		fmt.Sprintf("PRAGMA page_size = %d", pageSize),
+		"BEGIN",
 		"PRAGMA auto_vacuum = INCREMENTAL",
-		"BEGIN IMMEDIATE",
 	} {
 		if err := c.exec(s); err != nil {
 			return err
 		}
 	}
-	defer func() { err = errors.Join(err, c.end()) }()
 	ours, err := c.checkLayout()
 	if err != nil || ours {
 		return err
