@@ -41,7 +41,7 @@ type Options struct {
 	Timeout time.Duration
 
 	// ParallelGets is how many requests one call has under way at once to read
-	// vectors or indexes. 0 is 16.
+	// vectors or indexes. 0 is 32.
 	ParallelGets int
 
 	// GapBytes is how far apart two values may be to be read by one request. 0 is
@@ -80,7 +80,7 @@ type Options struct {
 const (
 	defaultFreshness      = 10 * time.Second
 	defaultTimeout        = 30 * time.Second
-	defaultParallelGets   = 16
+	defaultParallelGets   = 32
 	defaultGapBytes       = 128 << 10
 	defaultWriteLanes     = 4
 	defaultMultipartBytes = 64 << 20
