@@ -14,7 +14,12 @@ import (
 	"github.com/embedonce/embedonce/benchmarks/internal/bench"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if isChild() { // the scenario processes starts the test's own program
+		os.Exit(child(context.Background(), os.Stdin, os.Stdout))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // program runs the program as the command line does.
 func program(t *testing.T, args ...string) (code int, stdout, stderr string) {

@@ -224,7 +224,7 @@ func table(title, rowName string, rows []int, columnName string, columns []int, 
 	for _, row := range rows {
 		fmt.Fprintf(&out, "| %d |", row)
 		for _, column := range columns {
-			fmt.Fprintf(&out, " %.1f |", quantile(cells[[2]int{row, column}], 50))
+			fmt.Fprintf(&out, " %.3g |", quantile(cells[[2]int{row, column}], 50))
 		}
 		out.WriteString("\n")
 	}

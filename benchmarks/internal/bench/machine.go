@@ -53,6 +53,7 @@ func memoryMiB() int {
 // measured are the modules whose version matters to a figure.
 var measured = []string{
 	"github.com/maypok86/otter/v2",
+	"github.com/pkoukk/tiktoken-go",
 	"github.com/redis/go-redis/v9",
 	"github.com/zeebo/xxh3",
 	"go.etcd.io/bbolt",

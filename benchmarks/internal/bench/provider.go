@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/embedonce/embedonce/backend"
@@ -24,13 +25,22 @@ func LocalProvider(dims int) *embedtest.Provider {
 // request and answers in base64.
 type Server struct {
 	*embedtest.Server
-	dims int
+	dims   int
+	client *http.Client
 }
 
 // NewServer starts a Server, which the end of the run stops.
 func (r *Run) NewServer(dims int, latency time.Duration) *Server {
-	s := &Server{embedtest.NewServer(&embedtest.Options{Dimensions: dims, Latency: latency, NoLog: true}), dims}
+	// Connections are kept, however many requests run at once; the default transport
+	// keeps two for a host.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, 1024
+	s := &Server{
+		embedtest.NewServer(&embedtest.Options{Dimensions: dims, Latency: latency, NoLog: true}),
+		dims, &http.Client{Transport: transport},
+	}
 	r.Cleanup(func() error {
+		transport.CloseIdleConnections()
 		s.Close()
 		return nil
 	})
@@ -40,10 +50,14 @@ func (r *Run) NewServer(dims int, latency time.Duration) *Server {
 // Provider returns a provider that asks the server as it would ask OpenAI: over
 // HTTP, in requests of at most 2,048 texts. Its keys don't depend on the server's
 // port, so a store that was filled through one server serves another.
-func (s *Server) Provider() *openai.Provider {
+func (s *Server) Provider() *openai.Provider { return s.ProviderOf(2048) }
+
+// ProviderOf is Provider with requests of at most so many texts; its keys are the
+// same.
+func (s *Server) ProviderOf(items int) *openai.Provider {
 	return openai.New(model, &openai.Options{
-		BaseURL: s.BaseURL, APIKey: "none", Name: "embedonce-bench", Dimensions: &s.dims,
-		Limits: &embed.Limits{Items: 2048, Tokens: 300_000, TextTokens: 8192},
+		BaseURL: s.BaseURL, APIKey: "none", Name: "embedonce-bench", Dimensions: &s.dims, HTTPClient: s.client,
+		Limits: &embed.Limits{Items: items, Tokens: 300_000, TextTokens: 8192},
 	})
 }
 

@@ -39,6 +39,7 @@ const (
 	CaseOurs    = "embedonce" // the library as a user calls it
 	CaseFloor   = "floor"     // the same steps written by hand, and nothing else
 	CaseControl = "control"   // work for the processor alone
+	CaseNoCache = "no cache"  // the library without a cache
 )
 
 // Identity is what was measured, without the figures.

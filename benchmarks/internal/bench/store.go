@@ -90,6 +90,7 @@ func (c *Copy) Remove(ctx context.Context) error {
 // Floor is a fresh copy of a Store that is read and written by hand.
 type Floor struct {
 	floor.Store
+	of     *Store
 	copied *Copy  // stays open where the store needs it to live or to be removed
 	place  string // else its directory
 }
@@ -102,7 +103,7 @@ func (s *Store) Floor(ctx context.Context) (*Floor, error) {
 			return nil, err
 		}
 		store, err := s.backend.floor(ctx, s.run, place, nil)
-		return &Floor{Store: store, place: place}, err
+		return &Floor{Store: store, of: s, place: place}, err
 	}
 	copied, err := s.Fresh(ctx)
 	if err != nil {
@@ -112,7 +113,7 @@ func (s *Store) Floor(ctx context.Context) (*Floor, error) {
 	if err != nil {
 		return nil, errors.Join(err, copied.Remove(ctx))
 	}
-	return &Floor{Store: store, copied: copied}, nil
+	return &Floor{Store: store, of: s, copied: copied}, nil
 }
 
 // Remove closes the copy and removes it.
