@@ -224,9 +224,20 @@ func table(title, rowName string, rows []int, columnName string, columns []int, 
 	for _, row := range rows {
 		fmt.Fprintf(&out, "| %d |", row)
 		for _, column := range columns {
-			fmt.Fprintf(&out, " %.3g |", quantile(cells[[2]int{row, column}], 50))
+			fmt.Fprintf(&out, " %s |", threeDigits(quantile(cells[[2]int{row, column}], 50)))
 		}
 		out.WriteString("\n")
 	}
 	return out.String()
+}
+
+// threeDigits prints a positive number as a person reads it.
+func threeDigits(v float64) string {
+	switch {
+	case v < 10:
+		return fmt.Sprintf("%.2f", v)
+	case v < 100:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
 }
