@@ -68,7 +68,8 @@ type Info struct {
 	SnapshotReads bool
 	SnapshotKeys  int
 	// MayEvict: the store may drop entries that were acknowledged, once it holds
-	// more than Capacity bytes of keys and values (0: it can't say when).
+	// more than Capacity bytes of keys and values (0: it can't say when). One that
+	// names a Capacity does so: it never holds twice as much for long.
 	MayEvict bool
 	Capacity int64
 

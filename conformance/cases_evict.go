@@ -14,6 +14,7 @@ var evictCases = []testcase{
 	{name: "evict/large-values-within", rules: "S9", needs: []need{needCapacity}, room: 1, fn: evictLargeWithin},
 	{name: "evict/overwrites-within", rules: "S9", needs: []need{needCapacity}, room: 1, fn: evictOverwritesWithin},
 	{name: "evict/batch-beyond", rules: "S8 S9", needs: []need{needCapacity}, room: 1, fn: evictBatchBeyond},
+	{name: "evict/bounded", rules: "I1", needs: []need{needCapacity}, room: 1, fn: evictBounded},
 	{name: "evict/never-stale", rules: "S2 S9", needs: []need{needCapacity}, room: 1, fn: evictNeverStale},
 }
 
@@ -88,6 +89,28 @@ func evictOverwritesWithin(e *env) {
 		e.inPieces(c, items)
 	}
 	e.stored(c, "S9", fmt.Sprintf("%d entries within Info.Capacity (%d), written five times", len(items), e.s.Want.Capacity), items)
+}
+
+// evictBounded: a bound that holds nothing back is none.
+func evictBounded(e *env) {
+	if e.s.Want.Capacity > 8<<20 {
+		e.Skipf("Info.Capacity is %d, and the suite fills up at most 8 MiB", e.s.Want.Capacity)
+	}
+	c := e.cache()
+	var keys []backend.Key
+	for part := range 4 {
+		items := e.filling(fmt.Sprint("part", part), min(6208, e.capacity()/16), 1, 1)
+		e.inPieces(c, items)
+		keys = append(keys, keysOf(items)...)
+	}
+	held := int64(0)
+	for _, value := range e.read(c, keys) {
+		if value != nil {
+			held += int64(len(backend.Key{}) + len(value))
+		}
+	}
+	e.check(held <= 2*e.s.Want.Capacity, "I1", fmt.Sprintf("entries of 4 times Info.Capacity (%d)", e.s.Want.Capacity),
+		"at most twice the capacity held", fmt.Sprintf("%d bytes of keys and values", held))
 }
 
 // evictNeverStale: beyond the capacity an entry may be gone, but not come back

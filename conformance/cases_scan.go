@@ -313,10 +313,18 @@ func scanEndsAtEachLook(e *env) {
 	_, c, items := e.scannable(scanEntries)
 	w := e.walk(c, 64)
 	w.part()
+	// A Scan that ended early is no end of the walk.
+	whole := func(action string, from, next backend.Position, visits int, err error) {
+		if err == nil && from == "" && next == "" {
+			e.check(visits >= len(items), "N1", action+", which returned nil and the end of the walk", fmt.Sprintf("%d entries visited", len(items)), fmt.Sprint(visits))
+		}
+	}
 	// On the way, if the walk isn't over with one part.
 	for _, from := range []backend.Position{"", w.at} {
 		e.eachLook("Scan", func(ctx context.Context, _ int, action string) error {
-			next, err := backend.Scan(ctx, c, from, 64, func(backend.Entry) error { return nil })
+			visits := 0
+			next, err := backend.Scan(ctx, c, from, 64, func(backend.Entry) error { visits++; return nil })
+			whole(action, from, next, visits, err)
 			e.check(err == nil || next == from, "N4", action+", with "+errText(err), "the position that the call began at", "another one")
 			return err
 		})
@@ -328,6 +336,7 @@ func scanEndsAtEachLook(e *env) {
 	action := "Scan whose context is cancelled in the first visit"
 	e.check(visits <= mostAfterEnd, "X2", action, fmt.Sprintf("an end within %d visits", mostAfterEnd), fmt.Sprintf("%d visits", visits))
 	e.check(err == nil || errors.Is(err, context.Canceled) && next == "", "X2", action, "nil, or an error that wraps ctx.Err() and the position that the call began at", errText(err))
+	whole(action, "", next, visits, err)
 	w.rest().hasOnly("a walk beside calls that were cancelled", items)
 	e.usable(c, "X3", "calls of Scan that were cancelled")
 }

@@ -62,6 +62,11 @@ var evictMutants = []mutant{
 				return c.SetMany(ctx, items)
 			}
 		})},
+	{name: "never evicts", must: []string{"evict/bounded"},
+		suite: overMapWith(boundedInfo, func(c *mapCache, b *broken) {
+			c.info.Capacity = 0
+			b.info = func() backend.Info { return boundedInfo }
+		})},
 	{name: "evicts unasked", must: []string{"evict/unasked"}, may: []string{"size/*", "ctx/*"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.set = func(ctx ctxT, items itemsT) error {

@@ -16,6 +16,19 @@ type visitEntryT = func(backend.Entry) error
 var errQuiet = errors.New("not for the caller")
 
 var scanMutants = []mutant{
+	{name: "takes a cancelled walk for a whole one", must: []string{"scan/ends-at-each-look"}, may: []string{"scan/*"},
+		suite: onScan(func(c *mapCache) scanT {
+			return func(ctx ctxT, from backend.Position, head int, visit func(backend.Entry) error) (backend.Position, error) {
+				if err := ctx.Err(); err != nil {
+					return from, err
+				}
+				next, err := c.Scan(ctx, from, head, visit)
+				if errors.Is(err, context.Canceled) {
+					return "", nil
+				}
+				return next, err
+			}
+		})},
 	{name: "scans without the first entry of a part", must: []string{"scan/one", "scan/complete", "scan/sizes"}, may: []string{"scan/*", "compact/*"},
 		suite: onEntries(func(e backend.Entry, n int, visit visitEntryT) error {
 			if n == 1 {
@@ -36,7 +49,7 @@ var scanMutants = []mutant{
 				return next, err
 			}
 		})},
-	{name: "ends a walk after its first part", must: []string{"scan/complete", "scan/used-between"}, may: []string{"scan/*"},
+	{name: "ends a walk after its first part", must: []string{"scan/complete", "scan/used-between"}, may: []string{"scan/*", "compact/*"},
 		suite: onScan(func(c *mapCache) scanT {
 			return func(ctx ctxT, from backend.Position, head int, visit visitEntryT) (backend.Position, error) {
 				_, err := c.Scan(ctx, from, head, visit)
