@@ -29,6 +29,6 @@ var scenarios = []scenario{
 	{"writes", "A response stored in one transaction against one for each entry, in stores of up to 1.5 GB, and reads meanwhile.", writes},
 	{"lifecycle", "Opening, first call, second call and closing of each backend: 1,000 to 100,000 entries.", lifecycle},
 	{"tokens", "Counting tokens: 128 to 4,096 texts of 740 bytes by 1 to 8 goroutines, and runs of 1 MB of one kind.", tokens},
-	{"parse", "Decoding answers of 16 to 2,048 vectors, as base64 and as numbers.", parse},
+	{"parse", "Decoding answers of 16 to 2,048 vectors, as base64 and as numbers.", parsing},
 	{"breakdown", "Where a call of 512 hits spends its time: digests, lookup, copy, checks, rest.", breakdown},
 }

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/embedonce/embedonce/backend"
+	"github.com/embedonce/embedonce/embed"
+	"github.com/embedonce/embedonce/internal/record"
+
+	"github.com/embedonce/embedonce/benchmarks/internal/bench"
+)
+
+// breakdownTexts is how many texts a call has.
+const breakdownTexts = 512
+
+// breakdownRun is the scenario breakdown: what one repetition on one backend needs.
+type breakdownRun struct {
+	hitRun
+	keys    [][]backend.Key // of each window of texts
+	digests [][32]byte      // of all texts
+	scope   [8]byte
+}
+
+// breakdown takes a call of 512 hits apart: the digests of texts and keys, the lookup
+// in the backend, the copying of the vectors, the checks of the records, and what is
+// left. The steps are added one by one to a loop and measured each time, so that each
+// meets the memory as the call does; a part is the difference that its step made.
+func breakdown(ctx context.Context, r *bench.Run) error {
+	backends, err := r.Backends(ctx, "memory", "sqlite", "bolt", "redis")
+	if err != nil {
+		return err
+	}
+	p := &breakdownRun{hitRun: hitRun{
+		Run:   r,
+		dims:  1536,
+		texts: r.Texts(0, bench.Pick(r.Quick, 2, 32)*breakdownTexts),
+		each:  bench.Pick(r.Quick, 10*time.Millisecond, 500*time.Millisecond),
+		table: r.NewTable(),
+	}}
+	p.order = orderOf(r.Seed, len(p.texts))
+	p.rows = make([]float32, breakdownTexts*p.dims)
+	p.digests = make([][32]byte, len(p.texts))
+	for i, text := range p.texts {
+		p.digests[i] = sha256.Sum256([]byte(text))
+	}
+	for _, b := range backends {
+		provider := bench.LocalProvider(p.dims)
+		store, err := r.Prepare(ctx, b, func(c backend.Cache) error {
+			if err := bench.Fill(ctx, c, provider, p.texts); err != nil {
+				return err
+			}
+			return p.learn(ctx, c, provider)
+		})
+		if err != nil {
+			return err
+		}
+		for repetition := range r.Runs {
+			r.Logf("%s, run %d of %d", b.Name, repetition+1, r.Runs)
+			if err := p.repeat(ctx, repetition, b.Name, store, provider); err != nil {
+				return err
+			}
+		}
+		if err := store.Close(ctx); err != nil {
+			return err
+		}
+	}
+	return p.table.Emit()
+}
+
+// learn notes the keys of each window, in the order in which the Client asks for
+// them, and the scope.
+func (p *breakdownRun) learn(ctx context.Context, c backend.Cache, provider embed.Provider) error {
+	seen := &listener{Cache: c}
+	client, err := embed.New(provider, &embed.Options{Cache: seen, CacheReaders: 1})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	p.keys = nil
+	for from := 0; from < len(p.texts); from += breakdownTexts {
+		seen.keys = nil
+		if _, err := client.Do(ctx, &embed.Call{Texts: p.texts[from : from+breakdownTexts], CacheOnly: true}); err != nil {
+			return err
+		}
+		p.keys = append(p.keys, seen.keys)
+	}
+	return c.GetMany(ctx, p.keys[0][:1], func(_ int, value []byte) error {
+		if len(value) < record.HeaderSize {
+			return fmt.Errorf("a stored record has %d bytes", len(value))
+		}
+		p.scope = [8]byte(value[record.HeaderSize-8:]) // the last part of the header
+		return nil
+	})
+}
+
+// listener notes what is asked for, by one goroutine.
+type listener struct {
+	backend.Cache
+	keys []backend.Key
+}
+
+func (l *listener) GetMany(ctx context.Context, keys []backend.Key, visit func(i int, value []byte) error) error {
+	l.keys = append(l.keys, keys...)
+	return l.Cache.GetMany(ctx, keys, visit)
+}
+
+func (p *breakdownRun) repeat(ctx context.Context, repetition int, name string, store *bench.Store, provider embed.Provider) (err error) {
+	copied, err := store.Fresh(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, copied.Remove(ctx)) }()
+	byHand, err := store.Floor(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, byHand.Remove(ctx)) }()
+	// One reader: with more, the parts run beside each other and don't add up.
+	client, err := embed.New(provider, &embed.Options{Cache: copied, CacheReaders: 1})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+
+	const digests, lookup, copying, checking, whole = 0, 1, 2, 3, 4
+	steps := []func(context.Context) (float64, error){
+		digests:  p.digesting,
+		lookup:   p.reading(copied, func(int, int, []byte) bool { return true }),
+		copying:  p.reading(copied, p.copied),
+		checking: p.reading(copied, p.checked),
+		whole:    p.through(client, 1, breakdownTexts),
+	}
+	figures := make([]float64, len(steps))
+	cell := bench.Result{Backend: name, Goroutines: 1, Texts: breakdownTexts, Dims: p.dims, Entries: len(p.texts), Metric: "hit", Unit: "µs/text"}
+	// The whole is beside its floor; the others follow at once, in another order each time.
+	err = p.table.Beside(ctx, repetition, cell,
+		bench.Side{Case: bench.CaseOurs, Measure: func(ctx context.Context) (_ float64, err error) {
+			figures[whole], err = steps[whole](ctx)
+			return figures[whole], err
+		}},
+		bench.Side{Case: bench.CaseFloor, Measure: p.byHand(byHand, 1, breakdownTexts)})
+	if err != nil {
+		return err
+	}
+	for k := range whole {
+		step := (k + repetition) % whole
+		if figures[step], err = steps[step](ctx); err != nil {
+			return fmt.Errorf("step %d on %q: %w", step, name, err)
+		}
+	}
+	cell.Metric = "part"
+	p.table.Add(cell, "digests", figures[digests])
+	p.table.Add(cell, "lookup", figures[lookup])
+	p.table.Add(cell, "copy", figures[copying]-figures[lookup])
+	p.table.Add(cell, "checks", figures[checking]-figures[copying])
+	p.table.Add(cell, "rest", figures[whole]-figures[digests]-figures[checking])
+	return nil
+}
+
+// digesting makes the digests of the texts and of the keys.
+func (p *breakdownRun) digesting(ctx context.Context) (float64, error) {
+	keys := make([]backend.Key, breakdownTexts)
+	pass, err := bench.Loop(ctx, 1, p.each, func(g, i int) error {
+		var of [80]byte // as long as what a key is the digest of
+		for k, text := range p.window(g, i, breakdownTexts) {
+			digest := sha256.Sum256(unsafe.Slice(unsafe.StringData(text), len(text)))
+			copy(of[48:], digest[:])
+			keys[k] = sha256.Sum256(of[:])
+		}
+		return nil
+	})
+	return pass.PerText(breakdownTexts), err
+}
+
+// reading looks up the keys and calls visit with the number in the call, that of the
+// text, and the value. visit says whether the value is as it should be.
+func (p *breakdownRun) reading(c backend.Cache, visit func(k, text int, value []byte) bool) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) {
+		pass, err := bench.Loop(ctx, 1, p.each, func(_, i int) error {
+			window := p.at(i)
+			found := 0
+			err := c.GetMany(ctx, p.keys[window], func(k int, value []byte) error {
+				if visit(k, window*breakdownTexts+k, value) {
+					found++
+				}
+				return nil
+			})
+			if err == nil && found != breakdownTexts {
+				err = fmt.Errorf("%d of %d records are as they should be", found, breakdownTexts)
+			}
+			return err
+		})
+		return pass.PerText(breakdownTexts), err
+	}
+}
+
+// at returns the number of the window that goroutine 0 reads in call i.
+func (p *breakdownRun) at(i int) int { return p.order[i%len(p.order)] % len(p.keys) }
+
+func (p *breakdownRun) row(k int) []float32 { return p.rows[k*p.dims : (k+1)*p.dims] }
+
+// copied copies the vector.
+func (p *breakdownRun) copied(k, _ int, value []byte) bool {
+	row := p.row(k)
+	return copy(unsafe.Slice((*byte)(unsafe.Pointer(&row[0])), 4*len(row)), value[record.HeaderSize:]) == 4*p.dims
+}
+
+// checked copies the vector and checks the copy.
+func (p *breakdownRun) checked(k, text int, value []byte) bool {
+	_, reason := record.Shape(value, p.dims)
+	return reason == record.Valid && record.Load(p.row(k), value, &p.digests[text], &p.scope) == record.Valid
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/embedonce/embedonce/backend"
+	"github.com/embedonce/embedonce/embed"
+
+	"github.com/embedonce/embedonce/benchmarks/internal/bench"
+	"github.com/embedonce/embedonce/benchmarks/internal/floor"
+)
+
+const (
+	// concurrentTexts is how many texts a call has.
+	concurrentTexts = 128
+	// sharingClients is how many Clients share one store.
+	sharingClients  = 4
+	caseFourClients = bench.CaseOurs + ", four clients"
+)
+
+// concurrentRun is the scenario concurrent.
+type concurrentRun struct {
+	*bench.Run
+	dims    int
+	calls   []int // at once
+	each    time.Duration
+	texts   []string
+	windows *bench.Windows
+	rows    []float32 // lent to the calls, a part to each goroutine
+	table   *bench.Table
+}
+
+// concurrent measures many calls at once that find everything: how long each takes,
+// and what all of them get done.
+func concurrent(ctx context.Context, r *bench.Run) error {
+	backends, err := r.Backends(ctx, "memory", "sqlite", "bolt", "redis")
+	if err != nil {
+		return err
+	}
+	c := &concurrentRun{
+		Run:   r,
+		dims:  1536,
+		calls: bench.Pick(r.Quick, []int{1, 16}, []int{1, 4, 16, 64, 256}),
+		each:  bench.Pick(r.Quick, 20*time.Millisecond, 500*time.Millisecond),
+		texts: r.Texts(0, bench.Pick(r.Quick, 1024, 4*4096)),
+		table: r.NewTable(),
+	}
+	c.windows = r.NewWindows(c.texts)
+	c.rows = make([]float32, slices.Max(c.calls)*concurrentTexts*c.dims)
+	provider := bench.LocalProvider(c.dims)
+	for _, b := range backends {
+		store, err := r.Prepare(ctx, b, func(cache backend.Cache) error { return bench.Fill(ctx, cache, provider, c.texts) })
+		if err != nil {
+			return err
+		}
+		for repetition := range r.Runs {
+			r.Logf("%s, run %d of %d", b.Name, repetition+1, r.Runs)
+			if err := c.repeat(ctx, repetition, b.Name, store, provider); err != nil {
+				return err
+			}
+		}
+		if err := store.Close(ctx); err != nil {
+			return err
+		}
+	}
+	return c.table.Emit()
+}
+
+func (c *concurrentRun) repeat(ctx context.Context, repetition int, name string, store *bench.Store, provider embed.Provider) (err error) {
+	copied, err := store.Fresh(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, copied.Remove(ctx)) }()
+	byHand, err := store.Floor(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, byHand.Remove(ctx)) }()
+	clients := make([]*embed.Client, sharingClients)
+	for i := range clients {
+		if clients[i], err = embed.New(provider, &embed.Options{Cache: copied}); err != nil {
+			return err
+		}
+		defer clients[i].Close()
+	}
+
+	for _, n := range c.calls {
+		cell := bench.Result{Backend: name, Goroutines: n, Texts: concurrentTexts, Dims: c.dims, Entries: len(c.texts), Metric: "hit", Unit: "µs/text"}
+		sides := []bench.Side{
+			c.side(cell, bench.CaseOurs, c.through(clients[:1])),
+			c.side(cell, bench.CaseFloor, c.byHand(byHand)),
+		}
+		if n >= sharingClients {
+			sides = append(sides, c.side(cell, caseFourClients, c.through(clients)))
+		}
+		if err := c.table.Beside(ctx, repetition, cell, sides...); err != nil {
+			return err
+		}
+		control, err := bench.Control(ctx, n, c.each)
+		if err != nil {
+			return err
+		}
+		c.table.Add(bench.Result{Goroutines: n, Metric: "digest", Unit: "µs/digest"}, bench.CaseControl, control)
+	}
+	return nil
+}
+
+// side measures the throughput, and adds how long each call took to the table.
+func (c *concurrentRun) side(cell bench.Result, name string, measure func(ctx context.Context, goroutines int) (bench.Pass, error)) bench.Side {
+	return bench.Side{Case: name, Measure: func(ctx context.Context) (float64, error) {
+		pass, err := measure(ctx, cell.Goroutines)
+		if err != nil {
+			return 0, err
+		}
+		call := cell
+		call.Metric, call.Unit = "call", "ms"
+		for _, millis := range pass.EachMillis() {
+			c.table.Add(call, name, millis)
+		}
+		return pass.PerText(concurrentTexts), nil
+	}}
+}
+
+// through makes the calls through the clients in turn.
+func (c *concurrentRun) through(clients []*embed.Client) func(context.Context, int) (bench.Pass, error) {
+	return func(ctx context.Context, goroutines int) (bench.Pass, error) {
+		return bench.Loop(ctx, goroutines, c.each, func(g, i int) error {
+			response, err := clients[g%len(clients)].Do(ctx, &embed.Call{
+				Texts: c.windows.At(g, i, concurrentTexts), CacheOnly: true, Into: c.lent(g),
+			})
+			return bench.Check(response, err, concurrentTexts)
+		})
+	}
+}
+
+func (c *concurrentRun) byHand(store floor.Store) func(context.Context, int) (bench.Pass, error) {
+	return func(ctx context.Context, goroutines int) (bench.Pass, error) {
+		readers := make([]*floor.Hits, goroutines)
+		for g := range readers {
+			reader, err := store.Reader()
+			if err != nil {
+				return bench.Pass{}, err
+			}
+			defer reader.Close()
+			readers[g] = floor.NewHits(reader, concurrentTexts, c.dims)
+		}
+		return bench.Loop(ctx, goroutines, c.each, func(g, i int) error {
+			return readers[g].Read(c.windows.At(g, i, concurrentTexts), c.lent(g))
+		})
+	}
+}
+
+// lent returns the rows of goroutine g.
+func (c *concurrentRun) lent(g int) []float32 {
+	size := concurrentTexts * c.dims
+	return c.rows[g*size : (g+1)*size : (g+1)*size]
+}
