@@ -47,6 +47,7 @@ func errText(err error) string {
 // with the messages under the title.
 func (e *env) attempt(title string, seed uint64, f func(e *env)) (skipped bool, messages []string) {
 	rec := newRecorder(e.TB, e.Name())
+	rec.onPanic = e.onPanic
 	own := &env{recorder: rec, runner: e.runner, s: e.s, seed: seed, label: e.label}
 	<-rec.run(func() {
 		own.labelled(true)

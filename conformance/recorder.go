@@ -32,12 +32,12 @@ type recorder struct {
 	messages []string
 	cleanups []func()
 
-	panicked chan struct{} // closed by the first panic
+	onPanic func() // if set, is called after each panic, before the cleanups
 }
 
 func newRecorder(t testing.TB, name string) *recorder {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &recorder{TB: t, name: name, ctx: ctx, cancel: cancel, panicked: make(chan struct{})}
+	return &recorder{TB: t, name: name, ctx: ctx, cancel: cancel}
 }
 
 // Name returns the case's full name.
@@ -193,12 +193,8 @@ func (r *recorder) run(f func()) (done <-chan struct{}) {
 func (r *recorder) recover() {
 	if p := recover(); p != nil {
 		r.Errorf("panic: %v\n%s", p, debug.Stack())
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		select {
-		case <-r.panicked:
-		default:
-			close(r.panicked)
+		if r.onPanic != nil {
+			r.onPanic()
 		}
 	}
 }

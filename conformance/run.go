@@ -93,27 +93,34 @@ var caseNumber atomic.Int64
 func (r *runner) runCase(t testing.TB, c *testcase) result {
 	rec := newRecorder(t, t.Name()+"/"+c.name)
 	e := &env{recorder: rec, runner: r, s: r.suite, seed: r.seed, label: strconv.FormatInt(caseNumber.Add(1), 10)}
+	panicked := make(chan struct{}, 1)
+	rec.onPanic = func() {
+		select {
+		case panicked <- struct{}{}:
+		default: // it is known already
+		}
+	}
 	done := rec.run(func() {
 		e.labelled(true)
 		c.fn(e)
 	})
-	hung := false
+	hung, ending := false, "an end"
 	timer := time.NewTimer(r.watchdog)
 	defer timer.Stop()
 	waited := r.watchdog
-	for over, panicked := false, rec.panicked; !over; {
+	for over := false; !over; {
 		select {
 		case <-done:
 			over = true
 		case <-panicked:
 			// A call that ended in a panic may have left a lock that Close waits for.
-			panicked = nil
-			waited = min(waited, leakPatience)
+			panicked, ending = nil, "an end after a panic"
+			waited = min(waited, r.patience)
 			timer.Reset(waited)
 		case <-timer.C:
 			over, hung = true, true
-			rec.Errorf("rule %s\naction:  the case %s\nwant:    an end within %v\ngot:     it still runs; its goroutines:\n%s",
-				ruleText("X3"), c.name, waited, labelledStacks(e.label))
+			rec.Errorf("rule %s\naction:  the case %s\nwant:    %s within %v\ngot:     it still runs; its goroutines:\n%s",
+				ruleText("X3"), c.name, ending, waited, labelledStacks(e.label))
 		}
 	}
 	if !hung && !rec.Failed() && !rec.Skipped() {

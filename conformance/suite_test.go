@@ -158,13 +158,29 @@ func TestPanicThatLeavesALock(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	suite := mapSuite(mapInfo, func(c *mapCache) backend.Cache { return c })
-	r := &runner{suite: &suite, watchdog: time.Hour, patience: callPatience}
-	res := r.runCase(t, &testcase{name: "test/panics", rules: "X3", fn: func(e *env) {
+	r := &runner{suite: &suite, watchdog: time.Hour, patience: time.Millisecond}
+	locked := func(e *env) {
 		e.Cleanup(func() { <-release })
 		panic("with a lock held")
-	}})
+	}
+	res := r.runCase(t, &testcase{name: "test/panics", rules: "X3", fn: locked})
 	if !res.hung || !res.failed || !strings.Contains(res.text(), "with a lock held") {
 		t.Errorf("%+v", res)
+	}
+	res = r.runCase(t, &testcase{name: "test/panics-in-a-part", rules: "X3", fn: func(e *env) { e.attempt("a part:", 1, locked) }})
+	if !res.hung || !res.failed {
+		t.Errorf("%+v", res)
+	}
+}
+
+// TestOpenThatPanics: where a store may refuse to be opened, a panic is a refusal.
+func TestOpenThatPanics(t *testing.T) {
+	suite := mapSuite(mapInfo, func(c *mapCache) backend.Cache { panic("no way to read this") })
+	r := &runner{suite: &suite, watchdog: time.Minute, patience: callPatience}
+	refused := ""
+	res := r.runCase(t, &testcase{name: "test/refusal", rules: "S3", fn: func(e *env) { _, refused = e.tryOpen(e.location()) }})
+	if res.failed || !strings.Contains(refused, "panic: no way to read this") {
+		t.Errorf("refused with %q, %+v", refused, res)
 	}
 }
 

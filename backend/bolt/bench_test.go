@@ -213,7 +213,7 @@ func BenchmarkScaling(b *testing.B) {
 	}
 }
 
-// BenchmarkSplitGetMany is the sweep behind Info.Readers and Info.SplitKeys: so
+// BenchmarkSplitGetMany looks closer at what Info.Readers and Info.SplitKeys say: so
 // many keys in so many parts, each part a GetMany of its own.
 func BenchmarkSplitGetMany(b *testing.B) {
 	const entries = 20_000

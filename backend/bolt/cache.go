@@ -62,7 +62,7 @@ const (
 	// maxValueBytes is far below bbolt's own limit (2 GiB): a value is held three
 	// times while it is written, and the promise must be true on a 32-bit system too.
 	maxValueBytes = 64 << 20
-	// splitKeys and writers: BenchmarkSplitGetMany and BenchmarkWriters are the
+	// splitKeys and writers: BenchmarkCache/Sweep and BenchmarkWriters are the
 	// sweeps, docs/backends.md has them.
 	splitKeys = 256
 	writers   = 8

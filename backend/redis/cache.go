@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	driver "github.com/redis/go-redis/v9"
@@ -131,9 +132,10 @@ func (c *Cache) ask(ctx context.Context) error {
 		return err
 	}, mayHelpAgain)
 	if err != nil {
+		hungUp := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 		err = fail("ask the server", err)
-		if errors.Is(err, errDriver) || errors.Is(err, io.EOF) {
-			err = fmt.Errorf("%w; a server that wants TLS (rediss:// in place of redis://) does so", err)
+		if hungUp || errors.Is(err, errDriver) {
+			err = fmt.Errorf("%w; where the server wants TLS and the client has none, it does so (rediss:// in place of redis://)", err)
 		}
 		return err
 	}

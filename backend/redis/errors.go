@@ -118,7 +118,7 @@ func explain(err error) error {
 	case errors.Is(err, driver.ErrPoolTimeout), errors.Is(err, driver.ErrPoolExhausted):
 		return fmt.Errorf("%w: no connection of the client became free", backend.ErrUnavailable)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%w: the server closed the connection: %w", backend.ErrUnavailable, io.EOF)
+		return fmt.Errorf("%w: the server closed the connection", backend.ErrUnavailable)
 	case errors.As(err, &network):
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, network)
 	case errors.Is(err, backend.ErrUnavailable), errors.Is(err, errOtherRun):

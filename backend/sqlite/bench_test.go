@@ -143,7 +143,7 @@ func BenchmarkSetMany(b *testing.B) {
 	}
 }
 
-// BenchmarkSplitGetMany is the sweep behind Info.Readers and Info.SplitKeys: so
+// BenchmarkSplitGetMany looks closer at what Info.Readers and Info.SplitKeys say: so
 // many keys in so many parts, each part a GetMany of its own.
 func BenchmarkSplitGetMany(b *testing.B) {
 	c, _ := benchCache(b, &Options{Readers: 8})

@@ -40,7 +40,7 @@ const (
 	// bytes): a value is held three times while it is written, and the promise
 	// must be true on a 32-bit system too.
 	maxValueBytes = 64 << 20
-	// splitKeys: BenchmarkSplitGetMany is the sweep, docs/backends.md has it.
+	// splitKeys: BenchmarkCache/Sweep is the sweep, docs/backends.md has it.
 	splitKeys = 256
 )
 

@@ -124,7 +124,8 @@ func (h *handles) slow(t testing.TB, path string) (undo func()) {
 	}
 }
 
-// impatient lets every open handle wait a short time for a lock.
+// impatient lets every open handle wait a short time for a lock. No call may be
+// running: reads look at the time-out without a turn.
 func (h *handles) impatient(t testing.TB, path string) (undo func()) {
 	set := func(timeout time.Duration) {
 		h.each(t, path, func(c *Cache) { c.options.BusyTimeout = timeout })
@@ -166,9 +167,9 @@ func injectFault(t testing.TB, location string, f conformance.Fault) (undo func(
 		rawExec(t, conn, "BEGIN IMMEDIATE")
 		patientAgain := opened.impatient(t, location)
 		return func() {
+			defer patientAgain()
 			rawExec(t, conn, "ROLLBACK")
 			require.NoError(t, conn.Close())
-			patientAgain()
 		}
 	case conformance.Damage:
 		damageValue(t, location, f.Item)

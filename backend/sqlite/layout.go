@@ -129,9 +129,10 @@ func (c *conn) checkWritable() error {
 }
 
 func (c *conn) create(pageSize int) (err error) {
-	// The two settings take effect before anything is written, or never. The second
-	// writes the first page, for which it takes the lock; BEGIN IMMEDIATE would write
-	// that itself, too early.
+	// The two settings take effect before anything is written, or never. In an empty
+	// file the second writes the first page, for which it takes the lock; BEGIN
+	// IMMEDIATE would write that itself, too early. In a file that has pages and no
+	// tables it takes none, and of two processes one finds it busy and begins again.
 	defer func() { err = errors.Join(err, c.end()) }()
 	for _, s := range []string{
 		fmt.Sprintf("PRAGMA page_size = %d", pageSize),
