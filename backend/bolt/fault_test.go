@@ -253,7 +253,7 @@ func TestOpeningAgain(t *testing.T) {
 	c := openTest(t, path, nil)
 	require.NoError(t, c.SetMany(ctxb, testItems(0, 5, 'a')))
 	old := c.openedStore()
-	var reopened <-chan error
+	var reopened, reading <-chan error
 	require.NoError(t, c.GetMany(ctxb, testKeys(5), func(i int, value []byte) error {
 		if i == 0 {
 			began := make(chan struct{})
@@ -268,18 +268,18 @@ func TestOpeningAgain(t *testing.T) {
 				return err
 			})
 			<-began
-			reading := inBackground(func() error {
+			reading = inBackground(func() error {
 				if n := len(readAll(t, c, testKeys(5))); n != 5 {
 					return errors.New("entries are missing")
 				}
 				return nil
 			})
-			t.Cleanup(func() { require.NoError(t, <-reading) })
 		}
 		require.Equal(t, testValue(i, 'a'), value)
 		return nil
 	}))
 	require.NoError(t, <-reopened)
+	require.NoError(t, <-reading) // before the file is closed under it, below
 	require.NotSame(t, old, c.openedStore())
 	require.NoError(t, c.SetMany(ctxb, testItems(5, 5, 'b')))
 	require.Len(t, readAll(t, c, testKeys(10)), 10)

@@ -49,7 +49,11 @@ func untilWaiting(c *Cache, n int) {
 
 func inBackground(f func() error) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- f() }()
+	go func() {
+		err := errors.New("it ended its goroutine")
+		defer func() { done <- err }()
+		err = f()
+	}()
 	return done
 }
 

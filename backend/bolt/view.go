@@ -3,6 +3,7 @@ package bolt
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -98,7 +99,7 @@ func (c *Cache) beginBeside(ctx context.Context, timeout <-chan time.Time, commi
 	for {
 		select {
 		case b := <-began:
-			if errors.Is(b.err, berrors.ErrDatabaseNotOpen) || errors.Is(b.err, berrors.ErrInvalidMapping) {
+			if errors.Is(b.err, berrors.ErrDatabaseNotOpen) || errors.Is(b.err, berrors.ErrInvalidMapping) || errors.Is(b.err, os.ErrClosed) {
 				over = committing.over // it is being opened again
 				continue
 			}

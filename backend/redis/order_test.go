@@ -15,9 +15,11 @@ func TestChangeThatWasLeftComesFirst(t *testing.T) {
 	release := make(chan struct{})
 	var order []string
 	ctx, cancel := context.WithCancel(t.Context())
-	err := c.detachChange(ctx, time.Minute, func(context.Context) error {
+	err := c.detachChange(ctx, time.Minute, func(own context.Context) error {
 		cancel()
 		<-release
+		// It would cut the connection, and what was sent would arrive some time.
+		require.NoError(t, own.Err(), "the end of the caller's context is none of the change's")
 		order = append(order, "left")
 		return nil
 	})

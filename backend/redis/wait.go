@@ -63,7 +63,7 @@ func (g gate) leave() { <-g }
 // must hold nothing of the caller's. timeout bounds f; the context that f gets has it
 // as a deadline.
 func (c *Cache) detach(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) error {
-	_, err := c.detachUntil(ctx, timeout, f)
+	_, err := c.detachUntil(ctx, ctx, timeout, f)
 	return err
 }
 
@@ -74,7 +74,9 @@ func (c *Cache) detachChange(ctx context.Context, timeout time.Duration, f func(
 	if err := c.left.wait(ctx); err != nil {
 		return err
 	}
-	over, err := c.detachUntil(ctx, timeout, f)
+	// The end of ctx must not cut the connection either: what was sent may still be
+	// on its way then, and nobody would wait for it.
+	over, err := c.detachUntil(ctx, context.WithoutCancel(ctx), timeout, f)
 	c.left.add(over)
 	return err
 }
@@ -127,13 +129,21 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// detachUntil is detach, and also returns a channel that is closed when f has ended.
-func (c *Cache) detachUntil(ctx context.Context, timeout time.Duration, f func(ctx context.Context) error) (over <-chan struct{}, _ error) {
+// detachUntil is detach, but f gets a context made of own once it has its turn. It
+// also returns a channel that is closed when f has ended.
+func (c *Cache) detachUntil(ctx, own context.Context, timeout time.Duration, f func(ctx context.Context) error) (over <-chan struct{}, _ error) {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
+	own, cancelOwn := context.WithTimeout(own, timeout)
 	done, ended := make(chan error, 1), make(chan struct{})
 	c.jobs.Go(func() {
+		defer cancelOwn()
 		defer cancel()
-		err := c.inTurn(bounded, f)
+		err := c.inTurn(bounded, func(context.Context) error {
+			if bounded.Err() != nil {
+				return bounded.Err()
+			}
+			return f(own)
+		})
 		close(ended) // first: who has the answer sees that it is over
 		done <- err
 	})
