@@ -49,7 +49,8 @@
 // [backend.ErrUnavailable]; a context that ends earlier ends the call at once with its
 // own error. go-redis goes on to wait for an answer after a context was cancelled: the
 // call doesn't, and a request that is under way ends by itself after Options.Timeout
-// at the latest, or with Close. Of a write, nothing more is sent then.
+// at the latest, or with Close. A write that was left is brought to its end like that,
+// and the next one of the handle waits for it.
 //
 // After a server was down for long, go-redis looks once a second whether it is back.
 //

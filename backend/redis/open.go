@@ -186,7 +186,7 @@ func tune(read, write, dial, pool *time.Duration, o *Options) {
 // free again when the server answers or the client's ReadTimeout is over, and Close
 // waits for that. A read without a deadline ends after the client's ReadTimeout where
 // that is longer than Options.Timeout. With the client's ContextTimeoutEnabled,
-// deadlines and Options.Timeout end a request at once.
+// deadlines end a read at once, and Options.Timeout any request.
 //
 // # Errors
 //
