@@ -108,13 +108,13 @@ func (r *runner) runCase(t testing.TB, c *testcase) result {
 	timer := time.NewTimer(r.watchdog)
 	defer timer.Stop()
 	waited := r.watchdog
-	for over := false; !over; {
+	for over, first := false, panicked; !over; {
 		select {
 		case <-done:
 			over = true
-		case <-panicked:
+		case <-first:
 			// A call that ended in a panic may have left a lock that Close waits for.
-			panicked, ending = nil, "an end after a panic"
+			first, ending = nil, "an end after a panic"
 			waited = min(waited, r.patience)
 			timer.Reset(waited)
 		case <-timer.C:
