@@ -38,19 +38,16 @@ func batches(ctx context.Context, r *bench.Run) error {
 	latency := bench.Pick(r.Quick, 2*time.Millisecond, 50*time.Millisecond)
 	b.provider = r.NewServer(b.dims, latency).ProviderOf(b.items)
 	for _, kind := range backends {
-		store, err := r.Prepare(ctx, kind, func(backend.Cache) error { return nil })
-		if err != nil {
-			return err
-		}
-		for repetition := range r.Runs {
-			r.Logf("%s, run %d of %d", kind.Name, repetition+1, r.Runs)
+		fill := func(backend.Cache) error { return nil }
+		err := r.Repeat(ctx, kind, kind.Name, fill, func(repetition int, store *bench.Store) error {
 			for _, n := range atOnce {
 				if err := b.measure(ctx, repetition, kind.Name, store, n); err != nil {
 					return err
 				}
 			}
-		}
-		if err := store.Close(ctx); err != nil {
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}

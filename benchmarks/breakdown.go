@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -50,22 +49,18 @@ func breakdown(ctx context.Context, r *bench.Run) error {
 	}
 	for _, b := range backends {
 		provider := bench.LocalProvider(p.dims)
-		store, err := r.Prepare(ctx, b, func(c backend.Cache) error {
+		fill := func(c backend.Cache) error {
 			if err := bench.Fill(ctx, c, provider, p.texts); err != nil {
 				return err
 			}
 			return p.learn(ctx, c, provider)
+		}
+		err := r.Repeat(ctx, b, b.Name, fill, func(repetition int, store *bench.Store) error {
+			return store.BesideFloor(ctx, func(copied *bench.Copy, byHand *bench.Floor) error {
+				return p.repeat(ctx, repetition, b.Name, copied, byHand, provider)
+			})
 		})
 		if err != nil {
-			return err
-		}
-		for repetition := range r.Runs {
-			r.Logf("%s, run %d of %d", b.Name, repetition+1, r.Runs)
-			if err := p.repeat(ctx, repetition, b.Name, store, provider); err != nil {
-				return err
-			}
-		}
-		if err := store.Close(ctx); err != nil {
 			return err
 		}
 	}
@@ -109,17 +104,7 @@ func (l *listener) GetMany(ctx context.Context, keys []backend.Key, visit func(i
 	return l.Cache.GetMany(ctx, keys, visit)
 }
 
-func (p *breakdownRun) repeat(ctx context.Context, repetition int, name string, store *bench.Store, provider embed.Provider) (err error) {
-	copied, err := store.Fresh(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, copied.Remove(ctx)) }()
-	byHand, err := store.Floor(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, byHand.Remove(ctx)) }()
+func (p *breakdownRun) repeat(ctx context.Context, repetition int, name string, copied *bench.Copy, byHand *bench.Floor, provider embed.Provider) error {
 	// One reader: with more, the parts run beside each other and don't add up.
 	client, err := embed.New(provider, &embed.Options{Cache: copied, CacheReaders: 1})
 	if err != nil {

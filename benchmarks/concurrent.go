@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -52,40 +51,28 @@ func concurrent(ctx context.Context, r *bench.Run) error {
 	c.rows = make([]float32, slices.Max(c.calls)*concurrentTexts*c.dims)
 	provider := bench.LocalProvider(c.dims)
 	for _, b := range backends {
-		store, err := r.Prepare(ctx, b, func(cache backend.Cache) error { return bench.Fill(ctx, cache, provider, c.texts) })
+		fill := func(cache backend.Cache) error { return bench.Fill(ctx, cache, provider, c.texts) }
+		err := r.Repeat(ctx, b, b.Name, fill, func(repetition int, store *bench.Store) error {
+			return store.BesideFloor(ctx, func(copied *bench.Copy, byHand *bench.Floor) error {
+				return c.repeat(ctx, repetition, b.Name, copied, byHand, provider)
+			})
+		})
 		if err != nil {
-			return err
-		}
-		for repetition := range r.Runs {
-			r.Logf("%s, run %d of %d", b.Name, repetition+1, r.Runs)
-			if err := c.repeat(ctx, repetition, b.Name, store, provider); err != nil {
-				return err
-			}
-		}
-		if err := store.Close(ctx); err != nil {
 			return err
 		}
 	}
 	return c.table.Emit()
 }
 
-func (c *concurrentRun) repeat(ctx context.Context, repetition int, name string, store *bench.Store, provider embed.Provider) (err error) {
-	copied, err := store.Fresh(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, copied.Remove(ctx)) }()
-	byHand, err := store.Floor(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, byHand.Remove(ctx)) }()
+func (c *concurrentRun) repeat(ctx context.Context, repetition int, name string, copied *bench.Copy, byHand *bench.Floor, provider embed.Provider) error {
 	clients := make([]*embed.Client, sharingClients)
 	for i := range clients {
-		if clients[i], err = embed.New(provider, &embed.Options{Cache: copied}); err != nil {
+		client, err := embed.New(provider, &embed.Options{Cache: copied})
+		if err != nil {
 			return err
 		}
-		defer clients[i].Close()
+		defer client.Close()
+		clients[i] = client
 	}
 
 	for _, n := range c.calls {

@@ -32,15 +32,15 @@
 //		...
 //		table := r.NewTable()
 //		for _, b := range backends {
-//			store, err := r.Prepare(ctx, b, func(c backend.Cache) error { ... })  // once
-//			for repetition := range r.Runs {
-//				copied, err := store.Fresh(ctx)                                // each time
-//				...
-//				err = table.Beside(ctx, repetition, cell, ours, floor)         // in turn
-//				...
-//				err = copied.Remove(ctx)
-//			}
-//			err = store.Close(ctx)
+//			fill := func(c backend.Cache) error { ... } // once
+//			err := r.Repeat(ctx, b, b.Name, fill, func(repetition int, store *bench.Store) error {
+//				// Two fresh copies each time, one for the floor; WithClient gives one.
+//				return store.BesideFloor(ctx, func(copied *bench.Copy, byHand *bench.Floor) error {
+//					...
+//					return table.Beside(ctx, repetition, cell, ours, floor) // in turn
+//				})
+//			})
+//			...
 //		}
 //		return table.Emit() // medians, spreads and quotients
 //	}

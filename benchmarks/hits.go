@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -42,23 +41,19 @@ func hits(ctx context.Context, r *bench.Run) error {
 		each:  bench.Pick(r.Quick, 10*time.Millisecond, 500*time.Millisecond),
 		table: r.NewTable(),
 	}
-	h.order = rand.New(rand.NewPCG(r.Seed, 1)).Perm(len(h.texts))
+	h.order = orderOf(r.Seed, len(h.texts))
 	// For as many texts as are asked for at the same time: 1 x 4,096 or 8 x 512 in a
 	// quick run.
 	h.rows = make([]float32, bench.Pick(r.Quick, 4096, 32*4096)*h.dims)
 	for _, b := range backends {
 		provider := bench.LocalProvider(h.dims)
-		store, err := r.Prepare(ctx, b, func(c backend.Cache) error { return bench.Fill(ctx, c, provider, h.texts) })
+		fill := func(c backend.Cache) error { return bench.Fill(ctx, c, provider, h.texts) }
+		err := r.Repeat(ctx, b, b.Name, fill, func(repetition int, store *bench.Store) error {
+			return store.BesideFloor(ctx, func(copied *bench.Copy, byHand *bench.Floor) error {
+				return h.repeat(ctx, repetition, b.Name, copied, byHand, provider, calls, goroutines)
+			})
+		})
 		if err != nil {
-			return err
-		}
-		for repetition := range r.Runs {
-			r.Logf("%s, run %d of %d", b.Name, repetition+1, r.Runs)
-			if err := h.repeat(ctx, repetition, b.Name, store, provider, calls, goroutines); err != nil {
-				return err
-			}
-		}
-		if err := store.Close(ctx); err != nil {
 			return err
 		}
 	}
@@ -66,17 +61,7 @@ func hits(ctx context.Context, r *bench.Run) error {
 }
 
 // repeat measures every size and number of goroutines on fresh copies.
-func (h *hitRun) repeat(ctx context.Context, repetition int, name string, store *bench.Store, provider embed.Provider, calls, goroutines []int) (err error) {
-	copied, err := store.Fresh(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, copied.Remove(ctx)) }()
-	byHand, err := store.Floor(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, byHand.Remove(ctx)) }()
+func (h *hitRun) repeat(ctx context.Context, repetition int, name string, copied *bench.Copy, byHand *bench.Floor, provider embed.Provider, calls, goroutines []int) error {
 	client, err := embed.New(provider, &embed.Options{Cache: copied})
 	if err != nil {
 		return err
@@ -114,6 +99,9 @@ func (h *hitRun) repeat(ctx context.Context, repetition int, name string, store 
 	}
 	return nil
 }
+
+// orderOf is the order of the windows that a hitRun reads.
+func orderOf(seed uint64, n int) []int { return rand.New(rand.NewPCG(seed, 1)).Perm(n) }
 
 // window returns the texts of call i of goroutine g.
 func (h *hitRun) window(g, i, texts int) []string {

@@ -49,12 +49,9 @@ func lifecycle(ctx context.Context, r *bench.Run) error {
 
 func (l *lifecycleRun) measure(ctx context.Context, b *bench.Backend) error {
 	provider := bench.LocalProvider(l.dims)
-	store, err := l.Prepare(ctx, b, func(c backend.Cache) error { return bench.Fill(ctx, c, provider, l.texts) })
-	if err != nil {
-		return err
-	}
-	for repetition := range l.Runs {
-		l.Logf("%s, %d entries, run %d of %d", b.Name, len(l.texts), repetition+1, l.Runs)
+	fill := func(c backend.Cache) error { return bench.Fill(ctx, c, provider, l.texts) }
+	what := fmt.Sprintf("%s, %d entries", b.Name, len(l.texts))
+	err := l.Repeat(ctx, b, what, fill, func(repetition int, store *bench.Store) error {
 		sides := []func() error{
 			func() error { return l.ours(ctx, store, provider) },
 			func() error { return l.byHand(ctx, store) },
@@ -64,8 +61,12 @@ func (l *lifecycleRun) measure(ctx context.Context, b *bench.Backend) error {
 				return err
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	return errors.Join(store.Close(ctx), l.table.Emit())
+	return l.table.Emit()
 }
 
 func (l *lifecycleRun) add(of, metric string, took time.Duration) {

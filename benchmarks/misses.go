@@ -47,17 +47,11 @@ func misses(ctx context.Context, r *bench.Run) error {
 	m.calls = int(m.each/latency) + 2
 	m.texts = r.Texts(0, slices.Max(m.goroutines)*m.calls*missTexts)
 	for _, b := range backends {
-		store, err := r.Prepare(ctx, b, func(backend.Cache) error { return nil })
+		fill := func(backend.Cache) error { return nil }
+		err := r.Repeat(ctx, b, b.Name, fill, func(repetition int, store *bench.Store) error {
+			return m.repeat(ctx, repetition, b.Name, store)
+		})
 		if err != nil {
-			return err
-		}
-		for repetition := range r.Runs {
-			r.Logf("%s, run %d of %d", b.Name, repetition+1, r.Runs)
-			if err := m.repeat(ctx, repetition, b.Name, store); err != nil {
-				return err
-			}
-		}
-		if err := store.Close(ctx); err != nil {
 			return err
 		}
 	}

@@ -45,19 +45,16 @@ func mixed(ctx context.Context, r *bench.Run) error {
 	m.provider = r.NewServer(m.dims, bench.Pick(r.Quick, 5*time.Millisecond, 20*time.Millisecond)).ProviderOf(m.items)
 	filling := r.NewServer(m.dims, 0).Provider()
 	for _, b := range backends {
-		store, err := r.Prepare(ctx, b, func(c backend.Cache) error { return bench.Fill(ctx, c, filling, m.known) })
-		if err != nil {
-			return err
-		}
-		for repetition := range r.Runs {
-			r.Logf("%s, run %d of %d", b.Name, repetition+1, r.Runs)
+		fill := func(c backend.Cache) error { return bench.Fill(ctx, c, filling, m.known) }
+		err := r.Repeat(ctx, b, b.Name, fill, func(repetition int, store *bench.Store) error {
 			for _, rate := range rates {
 				if err := m.measure(ctx, repetition, b.Name, store, rate); err != nil {
 					return err
 				}
 			}
-		}
-		if err := store.Close(ctx); err != nil {
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}

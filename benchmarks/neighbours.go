@@ -68,17 +68,11 @@ func neighbours(ctx context.Context, r *bench.Run) error {
 	w.provider = r.NewServer(w.dims, bench.Pick(r.Quick, 5*time.Millisecond, 20*time.Millisecond)).Provider()
 	filling := r.NewServer(w.dims, 0).Provider()
 	for _, b := range backends {
-		store, err := r.Prepare(ctx, b, func(c backend.Cache) error { return bench.Fill(ctx, c, filling, w.known) })
+		fill := func(c backend.Cache) error { return bench.Fill(ctx, c, filling, w.known) }
+		err := r.Repeat(ctx, b, b.Name, fill, func(repetition int, store *bench.Store) error {
+			return w.repeat(ctx, repetition, b.Name, store)
+		})
 		if err != nil {
-			return err
-		}
-		for repetition := range r.Runs {
-			r.Logf("%s, run %d of %d", b.Name, repetition+1, r.Runs)
-			if err := w.repeat(ctx, repetition, b.Name, store); err != nil {
-				return err
-			}
-		}
-		if err := store.Close(ctx); err != nil {
 			return err
 		}
 	}
@@ -318,14 +312,7 @@ func (w *neighbourRun) warm(ctx context.Context, client *embed.Client) error {
 
 // rest waits as long as a measurement lasts.
 func (w *neighbourRun) rest(ctx context.Context) error {
-	timer := time.NewTimer(w.each)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return bench.Sleep(ctx, w.each)
 }
 
 func (w *neighbourRun) addAll(cell bench.Result, figures []float64) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/embedonce/embedonce/backend"
@@ -47,25 +46,16 @@ func processes(ctx context.Context, r *bench.Run) error {
 	p.rows = make([]float32, p.counts[len(p.counts)-1]*processTexts*p.dims)
 	for _, b := range backends {
 		provider := bench.LocalProvider(p.dims)
-		store, err := r.Prepare(ctx, b, func(c backend.Cache) error { return bench.Fill(ctx, c, provider, p.texts) })
+		fill := func(c backend.Cache) error { return bench.Fill(ctx, c, provider, p.texts) }
+		err := r.Repeat(ctx, b, b.Name, fill, func(repetition int, store *bench.Store) error {
+			return p.repeat(ctx, repetition, b.Name, store, provider)
+		})
 		if err != nil {
-			return err
-		}
-		for repetition := range r.Runs {
-			r.Logf("%s, run %d of %d", b.Name, repetition+1, r.Runs)
-			if err := p.repeat(ctx, repetition, b.Name, store, provider); err != nil {
-				return err
-			}
-		}
-		if err := store.Close(ctx); err != nil {
 			return err
 		}
 	}
 	return p.table.Emit()
 }
-
-// orderOf is the order of the windows that a hitRun reads.
-func orderOf(seed uint64, n int) []int { return rand.New(rand.NewPCG(seed, 1)).Perm(n) }
 
 func (p *processRun) repeat(ctx context.Context, repetition int, name string, store *bench.Store, provider embed.Provider) (err error) {
 	copied, err := store.Fresh(ctx)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -62,37 +61,27 @@ func (w *rawRun) measure(ctx context.Context, b *bench.Backend) error {
 		w.value[i] = byte(random.Uint32())
 	}
 	w.order = random.Perm(w.entries)
-	store, err := w.Prepare(ctx, b, func(c backend.Cache) error {
+	fill := func(c backend.Cache) error {
 		for from := 0; from < w.entries; from += rawBatch {
 			if err := c.SetMany(ctx, w.items(from, min(rawBatch, w.entries-from))); err != nil {
 				return err
 			}
 		}
 		return nil
+	}
+	what := fmt.Sprintf("%s, %d entries of %d dimensions", b.Name, w.entries, w.dims)
+	err := w.Repeat(ctx, b, what, fill, func(repetition int, store *bench.Store) error {
+		return store.BesideFloor(ctx, func(copied *bench.Copy, byHand *bench.Floor) error {
+			return w.repeat(ctx, repetition, b.Name, copied, byHand)
+		})
 	})
 	if err != nil {
 		return err
 	}
-	for repetition := range w.Runs {
-		w.Logf("%s, %d entries of %d dimensions, run %d of %d", b.Name, w.entries, w.dims, repetition+1, w.Runs)
-		if err := w.repeat(ctx, repetition, b.Name, store); err != nil {
-			return err
-		}
-	}
-	return errors.Join(store.Close(ctx), w.table.Emit())
+	return w.table.Emit()
 }
 
-func (w *rawRun) repeat(ctx context.Context, repetition int, name string, store *bench.Store) (err error) {
-	copied, err := store.Fresh(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, copied.Remove(ctx)) }()
-	byHand, err := store.Floor(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, byHand.Remove(ctx)) }()
+func (w *rawRun) repeat(ctx context.Context, repetition int, name string, copied *bench.Copy, byHand *bench.Floor) error {
 	reader, err := byHand.Reader()
 	if err != nil {
 		return err

@@ -57,17 +57,11 @@ func stream(ctx context.Context, r *bench.Run) error {
 	s.provider = r.NewServer(s.dims, bench.Pick(r.Quick, 5*time.Millisecond, 50*time.Millisecond)).Provider()
 	filling := r.NewServer(s.dims, 0).Provider()
 	for _, b := range backends {
-		store, err := r.Prepare(ctx, b, func(c backend.Cache) error { return bench.Fill(ctx, c, filling, s.known) })
+		fill := func(c backend.Cache) error { return bench.Fill(ctx, c, filling, s.known) }
+		err := r.Repeat(ctx, b, b.Name, fill, func(repetition int, store *bench.Store) error {
+			return s.repeat(ctx, repetition, b.Name, store)
+		})
 		if err != nil {
-			return err
-		}
-		for repetition := range r.Runs {
-			r.Logf("%s, run %d of %d", b.Name, repetition+1, r.Runs)
-			if err := s.repeat(ctx, repetition, b.Name, store); err != nil {
-				return err
-			}
-		}
-		if err := store.Close(ctx); err != nil {
 			return err
 		}
 	}

@@ -56,17 +56,14 @@ func workers(ctx context.Context, r *bench.Run) error {
 
 func (w *workerRun) measure(ctx context.Context, b *bench.Backend, texts int) error {
 	provider := bench.LocalProvider(w.dims)
-	store, err := w.Prepare(ctx, b, func(c backend.Cache) error { return bench.Fill(ctx, c, provider, w.texts) })
+	fill := func(c backend.Cache) error { return bench.Fill(ctx, c, provider, w.texts) }
+	err := w.Repeat(ctx, b, b.Name, fill, func(repetition int, store *bench.Store) error {
+		return w.repeat(ctx, repetition, b.Name, store, provider, texts)
+	})
+	if err == nil {
+		err = w.table.Emit()
+	}
 	if err != nil {
-		return err
-	}
-	for repetition := range w.Runs {
-		w.Logf("%s, run %d of %d", b.Name, repetition+1, w.Runs)
-		if err := w.repeat(ctx, repetition, b.Name, store, provider, texts); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(store.Close(ctx), w.table.Emit()); err != nil {
 		return err
 	}
 	// How far the advice is from the best of all numbers.
@@ -178,12 +175,5 @@ func (c *slowCache) wait(ctx context.Context) error {
 	if c.latency == 0 {
 		return nil
 	}
-	timer := time.NewTimer(c.latency)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return bench.Sleep(ctx, c.latency)
 }

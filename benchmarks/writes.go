@@ -72,7 +72,7 @@ func (w *writeRun) measure(ctx context.Context, b *bench.Backend) error {
 	}
 	// Of an empty store, what the warm-up has written is read.
 	w.order = random.Perm(max(w.entries, w.items))
-	store, err := w.Prepare(ctx, b, func(c backend.Cache) error {
+	fill := func(c backend.Cache) error {
 		const batch = 1024
 		for from := 0; from < w.entries; from += batch {
 			if err := c.SetMany(ctx, w.batch(from, min(batch, w.entries-from))); err != nil {
@@ -80,17 +80,15 @@ func (w *writeRun) measure(ctx context.Context, b *bench.Backend) error {
 			}
 		}
 		return nil
+	}
+	what := fmt.Sprintf("%s, %d entries", b.Name, w.entries)
+	err := w.Repeat(ctx, b, what, fill, func(repetition int, store *bench.Store) error {
+		return w.repeat(ctx, repetition, store)
 	})
 	if err != nil {
 		return err
 	}
-	for repetition := range w.Runs {
-		w.Logf("%s, %d entries, run %d of %d", b.Name, w.entries, repetition+1, w.Runs)
-		if err := w.repeat(ctx, repetition, store); err != nil {
-			return err
-		}
-	}
-	return errors.Join(store.Close(ctx), w.table.Emit())
+	return w.table.Emit()
 }
 
 func (w *writeRun) repeat(ctx context.Context, repetition int, store *bench.Store) error {

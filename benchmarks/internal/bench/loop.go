@@ -78,3 +78,15 @@ func Loop(ctx context.Context, goroutines int, d time.Duration, call func(g, i i
 	all := slices.Concat(each...)
 	return Pass{Calls: len(all), Elapsed: elapsed, Each: all}, nil
 }
+
+// Sleep waits for d, or until ctx ends, whose error it returns then.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

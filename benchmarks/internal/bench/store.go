@@ -40,6 +40,38 @@ func (r *Run) Prepare(ctx context.Context, b *Backend, fill func(c backend.Cache
 	return s, err
 }
 
+// Repeat prepares a store and calls measure once for each repetition of the run. what
+// is said of the store as it goes on, and fill as for Prepare.
+func (r *Run) Repeat(ctx context.Context, b *Backend, what string, fill func(c backend.Cache) error, measure func(repetition int, s *Store) error) error {
+	s, err := r.Prepare(ctx, b, fill)
+	if err != nil {
+		return err
+	}
+	for repetition := range r.Runs {
+		r.Logf("%s, run %d of %d", what, repetition+1, r.Runs)
+		if err := measure(repetition, s); err != nil {
+			return errors.Join(err, s.Close(ctx))
+		}
+	}
+	return s.Close(ctx)
+}
+
+// BesideFloor calls measure with two fresh copies, one of which is open by hand, and
+// removes both.
+func (s *Store) BesideFloor(ctx context.Context, measure func(copied *Copy, byHand *Floor) error) (err error) {
+	copied, err := s.Fresh(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, copied.Remove(ctx)) }()
+	byHand, err := s.Floor(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, byHand.Remove(ctx)) }()
+	return measure(copied, byHand)
+}
+
 // Close removes the store.
 func (s *Store) Close(ctx context.Context) error {
 	var errs []error
