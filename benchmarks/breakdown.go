@@ -41,7 +41,7 @@ func breakdown(ctx context.Context, r *bench.Run) error {
 		each:  bench.Pick(r.Quick, 10*time.Millisecond, 500*time.Millisecond),
 		table: r.NewTable(),
 	}}
-	p.order = orderOf(r.Seed, len(p.texts))
+	p.windows = bench.NewWindows(r.Seed, p.texts)
 	p.rows = make([]float32, breakdownTexts*p.dims)
 	p.digests = make([][32]byte, len(p.texts))
 	for i, text := range p.texts {
@@ -152,7 +152,7 @@ func (p *breakdownRun) digesting(ctx context.Context) (float64, error) {
 	keys := make([]backend.Key, breakdownTexts)
 	pass, err := bench.Loop(ctx, 1, p.each, func(g, i int) error {
 		var of [80]byte // as long as what a key is the digest of
-		for k, text := range p.window(g, i, breakdownTexts) {
+		for k, text := range p.windows.At(g, i, breakdownTexts) {
 			digest := sha256.Sum256(unsafe.Slice(unsafe.StringData(text), len(text)))
 			copy(of[48:], digest[:])
 			keys[k] = sha256.Sum256(of[:])
@@ -185,7 +185,7 @@ func (p *breakdownRun) reading(c backend.Cache, visit func(k, text int, value []
 }
 
 // at returns the number of the window that goroutine 0 reads in call i.
-func (p *breakdownRun) at(i int) int { return p.order[i%len(p.order)] % len(p.keys) }
+func (p *breakdownRun) at(i int) int { return p.windows.Place(0, i, breakdownTexts) }
 
 func (p *breakdownRun) row(k int) []float32 { return p.rows[k*p.dims : (k+1)*p.dims] }
 

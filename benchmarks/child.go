@@ -191,7 +191,7 @@ func (t *task) prepare(ctx context.Context) (call func(i int) error, closed func
 		}
 		return func(i int) error { return cache.SetMany(ctx, t.batch(i)) }, cache.Close, nil
 	}
-	h := &hitRun{dims: t.Dims, texts: bench.Texts(t.Seed, 0, t.Stored), order: orderOf(t.Seed, t.Stored)}
+	windows := bench.NewWindows(t.Seed, bench.Texts(t.Seed, 0, t.Stored))
 	rows := make([]float32, processTexts*t.Dims)
 	switch t.Work {
 	case workHits:
@@ -204,7 +204,7 @@ func (t *task) prepare(ctx context.Context) (call func(i int) error, closed func
 			return nil, nil, errors.Join(err, cache.Close())
 		}
 		return func(i int) error {
-			_, err := client.Do(ctx, &embed.Call{Texts: h.window(t.Number, i, processTexts), CacheOnly: true, Into: rows})
+			_, err := client.Do(ctx, &embed.Call{Texts: windows.At(t.Number, i, processTexts), CacheOnly: true, Into: rows})
 			return err // where one is not cached too
 		}, func() error { return errors.Join(client.Close(), cache.Close()) }, nil
 	case workFloor:
@@ -217,7 +217,7 @@ func (t *task) prepare(ctx context.Context) (call func(i int) error, closed func
 			return nil, nil, errors.Join(err, store.Close())
 		}
 		hits := floor.NewHits(reader, processTexts, t.Dims)
-		return func(i int) error { return hits.Read(h.window(t.Number, i, processTexts), rows) },
+		return func(i int) error { return hits.Read(windows.At(t.Number, i, processTexts), rows) },
 			func() error { return errors.Join(reader.Close(), store.Close()) }, nil
 	}
 	return nil, nil, fmt.Errorf("there is no work %q", t.Work)

@@ -47,7 +47,7 @@ func concurrent(ctx context.Context, r *bench.Run) error {
 		texts: r.Texts(0, bench.Pick(r.Quick, 1024, 4*4096)),
 		table: r.NewTable(),
 	}
-	c.windows = r.NewWindows(c.texts)
+	c.windows = bench.NewWindows(r.Seed, c.texts)
 	c.rows = make([]float32, slices.Max(c.calls)*concurrentTexts*c.dims)
 	provider := bench.LocalProvider(c.dims)
 	for _, b := range backends {

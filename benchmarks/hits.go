@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/embedonce/embedonce/backend"
@@ -16,12 +15,12 @@ import (
 // hitRun is the scenario hits: what one repetition on one backend needs.
 type hitRun struct {
 	*bench.Run
-	dims  int
-	texts []string
-	order []int     // of the windows of texts that calls read
-	rows  []float32 // lent to the calls, a part to each goroutine
-	each  time.Duration
-	table *bench.Table
+	dims    int
+	texts   []string
+	windows *bench.Windows
+	rows    []float32 // lent to the calls, a part to each goroutine
+	each    time.Duration
+	table   *bench.Table
 }
 
 // hits measures calls that find everything. Each call reads a window of neighbours,
@@ -41,7 +40,7 @@ func hits(ctx context.Context, r *bench.Run) error {
 		each:  bench.Pick(r.Quick, 10*time.Millisecond, 500*time.Millisecond),
 		table: r.NewTable(),
 	}
-	h.order = orderOf(r.Seed, len(h.texts))
+	h.windows = bench.NewWindows(r.Seed, h.texts)
 	// For as many texts as are asked for at the same time: 1 x 4,096 or 8 x 512 in a
 	// quick run.
 	h.rows = make([]float32, bench.Pick(r.Quick, 4096, 32*4096)*h.dims)
@@ -100,16 +99,6 @@ func (h *hitRun) repeat(ctx context.Context, repetition int, name string, copied
 	return nil
 }
 
-// orderOf is the order of the windows that a hitRun reads.
-func orderOf(seed uint64, n int) []int { return rand.New(rand.NewPCG(seed, 1)).Perm(n) }
-
-// window returns the texts of call i of goroutine g.
-func (h *hitRun) window(g, i, texts int) []string {
-	windows := len(h.texts) / texts
-	at := h.order[(g*len(h.order)/32+i)%len(h.order)] % windows
-	return h.texts[at*texts : (at+1)*texts]
-}
-
 // lent returns the rows of goroutine g.
 func (h *hitRun) lent(g, texts int) []float32 {
 	size := texts * h.dims
@@ -119,7 +108,7 @@ func (h *hitRun) lent(g, texts int) []float32 {
 func (h *hitRun) through(client *embed.Client, goroutines, texts int) func(context.Context) (float64, error) {
 	return func(ctx context.Context) (float64, error) {
 		pass, err := bench.Loop(ctx, goroutines, h.each, func(g, i int) error {
-			response, err := client.Do(ctx, &embed.Call{Texts: h.window(g, i, texts), CacheOnly: true, Into: h.lent(g, texts)})
+			response, err := client.Do(ctx, &embed.Call{Texts: h.windows.At(g, i, texts), CacheOnly: true, Into: h.lent(g, texts)})
 			if err == nil && response.Usage.Hits != texts {
 				err = fmt.Errorf("%d hits in a call of %d texts", response.Usage.Hits, texts)
 			}
@@ -141,7 +130,7 @@ func (h *hitRun) byHand(store floor.Store, goroutines, texts int) func(context.C
 			readers[g] = floor.NewHits(reader, texts, h.dims)
 		}
 		pass, err := bench.Loop(ctx, goroutines, h.each, func(g, i int) error {
-			return readers[g].Read(h.window(g, i, texts), h.lent(g, texts))
+			return readers[g].Read(h.windows.At(g, i, texts), h.lent(g, texts))
 		})
 		return pass.PerText(texts), err
 	}

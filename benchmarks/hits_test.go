@@ -27,9 +27,7 @@ func BenchmarkHits(b *testing.B) {
 	require.NoError(b, err)
 	defer func() { require.NoError(b, r.End()) }()
 	h := &hitRun{Run: r, dims: 1536, texts: r.Texts(0, 10_000), each: time.Second, rows: make([]float32, texts*1536)}
-	for i := range len(h.texts) {
-		h.order = append(h.order, i)
-	}
+	h.windows = bench.WindowsInOrder(h.texts)
 	backends, err := r.Backends(ctx, "memory", "sqlite", "bolt")
 	require.NoError(b, err)
 	for _, kind := range backends {
@@ -57,7 +55,7 @@ func BenchmarkHits(b *testing.B) {
 				b.Run("by="+name, func(b *testing.B) {
 					b.ReportAllocs()
 					for i := 0; b.Loop(); i++ {
-						if err := call(h.window(0, i, texts)); err != nil {
+						if err := call(h.windows.At(0, i, texts)); err != nil {
 							b.Fatal(err)
 						}
 					}

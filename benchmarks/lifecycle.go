@@ -36,7 +36,7 @@ func lifecycle(ctx context.Context, r *bench.Run) error {
 		}
 		for _, entries := range sizes {
 			l := &lifecycleRun{hitRun: hitRun{Run: r, dims: 1536, texts: r.Texts(0, entries), table: r.NewTable()}}
-			l.order = orderOf(r.Seed, entries)
+			l.windows = bench.NewWindows(r.Seed, l.texts)
 			l.rows = make([]float32, lifecycleTexts*l.dims)
 			l.cell = bench.Result{Backend: b.Name, Goroutines: 1, Texts: lifecycleTexts, Dims: l.dims, Entries: entries, Unit: "ms"}
 			if err := l.measure(ctx, b); err != nil {
@@ -79,7 +79,7 @@ func (l *lifecycleRun) add(of, metric string, took time.Duration) {
 func (l *lifecycleRun) calls(of string, call func(texts []string) error) error {
 	for i, metric := range []string{"first call", "second call"} {
 		begun := time.Now()
-		if err := call(l.window(0, i, lifecycleTexts)); err != nil {
+		if err := call(l.windows.At(0, i, lifecycleTexts)); err != nil {
 			return err
 		}
 		l.add(of, metric, time.Since(begun))

@@ -63,7 +63,7 @@ func neighbours(ctx context.Context, r *bench.Run) error {
 	w.large = slices.Max(w.sizes)
 	w.known = r.Texts(0, w.large)
 	w.fresh = r.Texts(w.large, w.large+bench.Pick(r.Quick, 256, 4*4096))
-	w.windows = r.NewWindows(w.known)
+	w.windows = bench.NewWindows(r.Seed, w.known)
 	w.rows = make([]float32, max(w.large, hitCallers*hitCallerTexts)*w.dims)
 	w.provider = r.NewServer(w.dims, bench.Pick(r.Quick, 5*time.Millisecond, 20*time.Millisecond)).Provider()
 	filling := r.NewServer(w.dims, 0).Provider()

@@ -42,7 +42,7 @@ func processes(ctx context.Context, r *bench.Run) error {
 		batches: bench.Pick(r.Quick, 1, 8),
 		next:    1 << 30,
 	}
-	p.order = orderOf(r.Seed, len(p.texts))
+	p.windows = bench.NewWindows(r.Seed, p.texts)
 	p.rows = make([]float32, p.counts[len(p.counts)-1]*processTexts*p.dims)
 	for _, b := range backends {
 		provider := bench.LocalProvider(p.dims)

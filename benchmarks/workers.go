@@ -45,7 +45,7 @@ func workers(ctx context.Context, r *bench.Run) error {
 			latencies: bench.Pick(r.Quick, []time.Duration{0, 2 * time.Millisecond}, []time.Duration{0, 500 * time.Microsecond, 2 * time.Millisecond, 10 * time.Millisecond}),
 			figures:   make(map[string]map[int][]float64),
 		}
-		w.order = orderOf(r.Seed, len(w.texts))
+		w.windows = bench.NewWindows(r.Seed, w.texts)
 		w.rows = make([]float32, texts*w.dims)
 		if err := w.measure(ctx, b, texts); err != nil {
 			return err
