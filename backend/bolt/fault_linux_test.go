@@ -103,12 +103,3 @@ func init() {
 		return c.Close()
 	}
 }
-
-func TestSmallAddressSpace(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector itself needs more of the address space")
-	}
-	path := testPath(t)
-	require.Empty(t, startChild(t, "smallspace", path).end(t))
-	require.Len(t, readAll(t, openTest(t, path, nil), testKeys(2560)), 2560)
-}
