@@ -1,10 +1,7 @@
 package openai
 
 import (
-	"encoding/base64"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 
@@ -170,52 +167,6 @@ func (d *decoder) item() error {
 		d.ends, d.index = slices.Grow(d.ends, n), slices.Grow(d.index, n)
 	}
 	return nil
-}
-
-// vector reads an embedding to the end of floats. bad is what is wrong with it
-// though it is JSON.
-func (d *decoder) vector() (bad, err error) {
-	switch d.peek() {
-	case '"':
-		raw, escaped, err := d.str()
-		if err != nil {
-			return nil, err
-		}
-		if escaped {
-			raw = unquote(raw) // a gateway may write "/" as "\/"
-		}
-		d.scratch = slices.Grow(d.scratch[:0], base64.StdEncoding.DecodedLen(len(raw)))
-		n, err := base64.StdEncoding.Decode(d.scratch[:cap(d.scratch)], raw)
-		if err != nil || n%4 != 0 {
-			return errBadBase64, nil
-		}
-		at := len(d.floats)
-		d.floats = slices.Grow(d.floats, n/4)[:at+n/4]
-		vector, source := d.floats[at:], d.scratch[:n]
-		for i := range vector {
-			vector[i] = math.Float32frombits(binary.LittleEndian.Uint32(source[4*i:]))
-		}
-		return nil, nil
-	case '[':
-		err = d.array(4, func() error {
-			if c := d.peek(); c != '-' && (c < '0' || c > '9') {
-				bad = errBadVector
-				return d.skip(5)
-			}
-			raw, err := d.number()
-			if err != nil {
-				return err
-			}
-			f, err := strconv.ParseFloat(string(raw), 32)
-			if err != nil && bad == nil {
-				bad = errBadNumber
-			}
-			d.floats = append(d.floats, float32(f))
-			return nil
-		})
-		return bad, err
-	}
-	return errBadVector, d.skip(4)
 }
 
 // natural reads a value at the given depth: n is -1 for anything but an integer
