@@ -110,9 +110,10 @@ func TestSplitReads(t *testing.T) {
 			_, err := client.Embed(t.Context(), texts)
 			require.NoError(t, err)
 			var mu sync.Mutex
-			running, most, keysRead := 0, 0, 0
+			calls, running, most, keysRead := 0, 0, 0, 0
 			cache.onGet = func(_ context.Context, keys []backend.Key) error {
 				mu.Lock()
+				calls++
 				running++
 				most = max(most, running)
 				keysRead += len(keys)
@@ -128,6 +129,9 @@ func TestSplitReads(t *testing.T) {
 			require.Equal(t, 2000, response.Usage.Hits)
 			require.Equal(t, test.most, most)
 			require.Equal(t, 2000, keysRead)
+			if most == 1 { // nothing is gained by more
+				require.Equal(t, 1, calls)
+			}
 		})
 	}
 }

@@ -184,11 +184,12 @@ func (c *Client) Usage() Usage {
 	return c.usage.clone()
 }
 
-// count adds to the Client's own usage.
-func (c *Client) count(u *Usage) {
+// count adds to the Client's own usage, and returns the texts of all calls so far.
+func (c *Client) count(u *Usage) (texts int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.usage.add(u)
+	return c.usage.Texts
 }
 
 // knownDimensions returns d if the length of the model's vectors is known, else 0.

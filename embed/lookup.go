@@ -192,12 +192,12 @@ func (l *lookup) read(ctx context.Context, countOnly bool) {
 	}
 	begun := time.Now()
 	l.asked = true
-	pieces := 1
-	if split := c.cacheInfo.SplitKeys; split > 0 && len(l.keys) >= split && (countOnly || l.rows.dimensions > 0) {
+	pieces, readers := 1, c.readers()
+	if split := c.cacheInfo.SplitKeys; readers > 1 && split > 0 && len(l.keys) >= split && (countOnly || l.rows.dimensions > 0) {
 		// More pieces than readers: the last one to end is not far behind.
-		pieces = min(4*c.readers(), max(2*len(l.keys)/split, 1))
+		pieces = min(4*readers, max(2*len(l.keys)/split, 1))
 	}
-	l.err = c.inPieces(len(l.keys), pieces, c.readers(), func(from, to int) error {
+	l.err = c.inPieces(len(l.keys), pieces, readers, func(from, to int) error {
 		return l.readPiece(ctx, from, to, countOnly)
 	})
 	c.noteRead(ctx, l.err)

@@ -3,6 +3,7 @@ package embed
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"sync/atomic"
 )
 
@@ -45,7 +46,12 @@ func (c *Client) countCall(u *Usage) {
 	of.LogicalTokens -= u.BilledTokens
 	of.Requests, of.Retries, of.BilledTokens, of.EstimatedTokens = 0, 0, 0, 0
 	of.ModelChanges, of.CacheFailures = 0, 0
-	c.count(&of)
+	total := c.count(&of)
+	if total/yieldAfter != (total-u.Texts)/yieldAfter {
+		// Small calls yield as often as a large one does for the same texts: callers
+		// that never wait for anything would else hold a processor for 10 ms each.
+		runtime.Gosched()
+	}
 }
 
 // noteRead notes whether the cache could be read. An outage is reported once,
