@@ -38,9 +38,10 @@ func breakdown(ctx context.Context, r *bench.Run) error {
 		Run:   r,
 		dims:  1536,
 		texts: r.Texts(0, bench.Pick(r.Quick, 2, 32)*breakdownTexts),
-		each:  bench.Pick(r.Quick, 10*time.Millisecond, 500*time.Millisecond),
+		each:  bench.Pick(r.Quick, 10*time.Millisecond, 50*time.Millisecond),
 		table: r.NewTable(),
 	}}
+	p.rounds = bench.Pick(r.Quick, 1, 10)
 	p.windows = bench.NewWindows(r.Seed, p.texts)
 	p.rows = make([]float32, breakdownTexts*p.dims)
 	p.digests = make([][32]byte, len(p.texts))
@@ -112,38 +113,50 @@ func (p *breakdownRun) repeat(ctx context.Context, repetition int, name string, 
 	}
 	defer client.Close()
 
-	const digests, lookup, copying, checking, whole = 0, 1, 2, 3, 4
 	steps := []func(context.Context) (float64, error){
-		digests:  p.digesting,
-		lookup:   p.reading(copied, func(int, int, []byte) bool { return true }),
-		copying:  p.reading(copied, p.copied),
-		checking: p.reading(copied, p.checked),
-		whole:    p.through(client, 1, breakdownTexts),
+		stepDigests:  p.digesting,
+		stepLookup:   p.reading(copied, func(int, int, []byte) bool { return true }),
+		stepCopying:  p.reading(copied, p.copied),
+		stepChecking: p.reading(copied, p.checked),
+		stepWhole:    p.through(client, 1, breakdownTexts),
 	}
+	for round := range p.rounds {
+		if err := p.takeApart(ctx, repetition*p.rounds+round, name, steps, byHand); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The steps of a call; each of the first four has those before it but the digests.
+const stepDigests, stepLookup, stepCopying, stepChecking, stepWhole = 0, 1, 2, 3, 4
+
+// takeApart measures each step once, in another order each time.
+func (p *breakdownRun) takeApart(ctx context.Context, turn int, name string, steps []func(context.Context) (float64, error), byHand *bench.Floor) error {
 	figures := make([]float64, len(steps))
 	cell := bench.Result{Backend: name, Goroutines: 1, Texts: breakdownTexts, Dims: p.dims, Entries: len(p.texts), Metric: "hit", Unit: "µs/text"}
 	// The whole is beside its floor; the others follow at once, in another order each time.
-	err = p.table.Beside(ctx, repetition, cell,
+	err := p.table.Beside(ctx, turn, cell,
 		bench.Side{Case: bench.CaseOurs, Measure: func(ctx context.Context) (_ float64, err error) {
-			figures[whole], err = steps[whole](ctx)
-			return figures[whole], err
+			figures[stepWhole], err = steps[stepWhole](ctx)
+			return figures[stepWhole], err
 		}},
 		bench.Side{Case: bench.CaseFloor, Measure: p.byHand(byHand, 1, breakdownTexts)})
 	if err != nil {
 		return err
 	}
-	for k := range whole {
-		step := (k + repetition) % whole
+	for k := range stepWhole {
+		step := (k + turn) % stepWhole
 		if figures[step], err = steps[step](ctx); err != nil {
 			return fmt.Errorf("step %d on %q: %w", step, name, err)
 		}
 	}
 	cell.Metric = "part"
-	p.table.Add(cell, "digests", figures[digests])
-	p.table.Add(cell, "lookup", figures[lookup])
-	p.table.Add(cell, "copy", figures[copying]-figures[lookup])
-	p.table.Add(cell, "checks", figures[checking]-figures[copying])
-	p.table.Add(cell, "rest", figures[whole]-figures[digests]-figures[checking])
+	p.table.Add(cell, "digests", figures[stepDigests])
+	p.table.Add(cell, "lookup", figures[stepLookup])
+	p.table.Add(cell, "copy", figures[stepCopying]-figures[stepLookup])
+	p.table.Add(cell, "checks", figures[stepChecking]-figures[stepCopying])
+	p.table.Add(cell, "rest", figures[stepWhole]-figures[stepDigests]-figures[stepChecking])
 	return nil
 }
 

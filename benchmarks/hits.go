@@ -20,6 +20,7 @@ type hitRun struct {
 	windows *bench.Windows
 	rows    []float32 // lent to the calls, a part to each goroutine
 	each    time.Duration
+	rounds  int // of each repetition
 	table   *bench.Table
 }
 
@@ -37,8 +38,11 @@ func hits(ctx context.Context, r *bench.Run) error {
 		Run:   r,
 		dims:  1536,
 		texts: r.Texts(0, bench.Pick(r.Quick, 4096, 4*4096)),
-		each:  bench.Pick(r.Quick, 10*time.Millisecond, 500*time.Millisecond),
-		table: r.NewTable(),
+		// The machine's speed changes within a second: short rounds in turn let both
+		// sides meet the same.
+		each:   bench.Pick(r.Quick, 10*time.Millisecond, 50*time.Millisecond),
+		rounds: bench.Pick(r.Quick, 1, 7),
+		table:  r.NewTable(),
 	}
 	h.windows = bench.NewWindows(r.Seed, h.texts)
 	// For as many texts as are asked for at the same time: 1 x 4,096 or 8 x 512 in a
@@ -86,15 +90,27 @@ func (h *hitRun) repeat(ctx context.Context, repetition int, name string, copied
 				// Like the floor, it has one goroutine to read with.
 				sides = append(sides, bench.Side{Case: bench.CaseOurs + ", one reader", Measure: h.through(oneReader, n, texts)})
 			}
-			if err := h.table.Beside(ctx, repetition, cell, sides...); err != nil {
+			if err := h.inTurn(ctx, repetition, cell, sides...); err != nil {
 				return err
 			}
 		}
-		control, err := bench.Control(ctx, n, h.each)
-		if err != nil {
+		for range h.rounds {
+			control, err := bench.Control(ctx, n, h.each)
+			if err != nil {
+				return err
+			}
+			h.table.Add(bench.Result{Goroutines: n, Metric: "digest", Unit: "µs/digest"}, bench.CaseControl, control)
+		}
+	}
+	return nil
+}
+
+// inTurn measures the sides beside each other in each round of a repetition.
+func (h *hitRun) inTurn(ctx context.Context, repetition int, cell bench.Result, sides ...bench.Side) error {
+	for round := range h.rounds {
+		if err := h.table.Beside(ctx, repetition*h.rounds+round, cell, sides...); err != nil {
 			return err
 		}
-		h.table.Add(bench.Result{Goroutines: n, Metric: "digest", Unit: "µs/digest"}, bench.CaseControl, control)
 	}
 	return nil
 }

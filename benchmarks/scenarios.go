@@ -21,6 +21,7 @@ var scenarios = []scenario{
 	{"misses", "Calls of 16 texts that find nothing, 50 ms a request, 1 to 32 goroutines: with a cache, without one, by hand.", misses},
 	{"mixed", "One call of 4,096 texts of which 0 to 100 % are cached, 20 ms a request, and the latest tick meanwhile.", mixed},
 	{"concurrent", "Calls of 128 cached texts, 1 to 256 at once: the time of each, one client and four on one store.", concurrent},
+	{"collapse", "Hits by 1 to 32 goroutines on sqlite and bolt, with each suspect changed: handles, maps, page cache, journal, shards.", collapse},
 	{"stream", "A stream beside one call with the same texts, and how far the heap grows.", stream},
 	{"neighbours", "What a 5 ms ticker, callers of one text and 16 hit callers feel of calls of 64 to 4,096 texts.", neighbours},
 	{"batches", "One call of 41 requests of 50 ms, by how many are under way at once: 1 to 50.", batches},

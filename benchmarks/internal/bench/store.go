@@ -157,6 +157,15 @@ func (f *Floor) Remove(ctx context.Context) error {
 	return errors.Join(err, os.RemoveAll(f.place))
 }
 
+// Files returns the directory of a fresh copy that nobody has open, of a store that is
+// files; the caller must remove it.
+func (s *Store) Files() (place string, err error) {
+	if !s.backend.files {
+		return "", fmt.Errorf("a store of %s has no files", s.backend.Name)
+	}
+	return s.copyFiles()
+}
+
 // copyFiles copies the directory of the store, which is empty where entries are not
 // in files, and returns the name of the copy. It is on the disk then: what is left to
 // write would be written while the copy is measured.

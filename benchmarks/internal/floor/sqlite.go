@@ -14,14 +14,16 @@ import (
 // sqliteFile is a file of backend/sqlite under the bare driver: a connection for each
 // reader, one transaction and one statement for each call.
 type sqliteFile struct {
-	path  string
-	conn  *sqlite.Conn
-	write *sqlite.Stmt
+	path    string
+	pragmas []string
+	conn    *sqlite.Conn
+	write   *sqlite.Stmt
 }
 
-// OpenSQLite opens a file that backend/sqlite has made.
-func OpenSQLite(path string) (Store, error) {
-	conn, err := openSQLite(path, sqlite.OpenReadWrite)
+// OpenSQLite opens a file that backend/sqlite has made. Each connection executes the
+// pragmas, such as "journal_mode = DELETE", after those that the library sets.
+func OpenSQLite(path string, pragmas ...string) (Store, error) {
+	conn, err := openSQLite(path, sqlite.OpenReadWrite, pragmas)
 	if err != nil {
 		return nil, err
 	}
@@ -29,21 +31,18 @@ func OpenSQLite(path string) (Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &sqliteFile{path, conn, write}, nil
+	return &sqliteFile{path, pragmas, conn, write}, nil
 }
 
 // openSQLite sets what backend/sqlite sets and what changes the speed.
-func openSQLite(path string, flags sqlite.OpenFlags) (*sqlite.Conn, error) {
+func openSQLite(path string, flags sqlite.OpenFlags, pragmas []string) (*sqlite.Conn, error) {
 	conn, err := sqlite.OpenConn(path, flags)
 	if err != nil {
 		return nil, err
 	}
-	for _, setting := range []string{
-		fmt.Sprintf("PRAGMA mmap_size = %d", math.MaxInt32),
-		"PRAGMA cache_size = -16000",
-		"PRAGMA synchronous = FULL",
-	} {
-		if err := sqlitex.ExecuteTransient(conn, setting, nil); err != nil {
+	all := append([]string{fmt.Sprintf("mmap_size = %d", math.MaxInt32), "cache_size = -16000", "synchronous = FULL"}, pragmas...)
+	for _, pragma := range all {
+		if err := sqlitex.ExecuteTransient(conn, "PRAGMA "+pragma, nil); err != nil {
 			return nil, errors.Join(err, conn.Close())
 		}
 	}
@@ -70,7 +69,7 @@ func (s *sqliteFile) Write(items []backend.Item) error {
 }
 
 func (s *sqliteFile) Reader() (Reader, error) {
-	conn, err := openSQLite(s.path, sqlite.OpenReadOnly)
+	conn, err := openSQLite(s.path, sqlite.OpenReadOnly, s.pragmas)
 	if err != nil {
 		return nil, err
 	}
