@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"time"
 	"unsafe"
@@ -105,7 +106,7 @@ func (l *listener) GetMany(ctx context.Context, keys []backend.Key, visit func(i
 	return l.Cache.GetMany(ctx, keys, visit)
 }
 
-func (p *breakdownRun) repeat(ctx context.Context, repetition int, name string, copied *bench.Copy, byHand *bench.Floor, provider embed.Provider) error {
+func (p *breakdownRun) repeat(ctx context.Context, repetition int, name string, copied *bench.Copy, byHand *bench.Floor, provider embed.Provider) (err error) {
 	// One reader: with more, the parts run beside each other and don't add up.
 	client, err := embed.New(provider, &embed.Options{Cache: copied, CacheReaders: 1})
 	if err != nil {
@@ -114,14 +115,20 @@ func (p *breakdownRun) repeat(ctx context.Context, repetition int, name string, 
 	defer client.Close()
 
 	steps := []func(context.Context) (float64, error){
-		stepDigests:  p.digesting,
-		stepLookup:   p.reading(copied, func(int, int, []byte) bool { return true }),
-		stepCopying:  p.reading(copied, p.copied),
-		stepChecking: p.reading(copied, p.checked),
-		stepWhole:    p.through(client, 1, breakdownTexts),
+		stepDigests:  p.digesting(),
+		stepLookup:   p.reading(ctx, copied, func(int, int, []byte) bool { return true }),
+		stepCopying:  p.reading(ctx, copied, p.copied),
+		stepChecking: p.reading(ctx, copied, p.checked),
+		stepWhole:    p.through(ctx, client, 1, breakdownTexts),
 	}
+	readers, err := openReaders(byHand, 1)
+	defer func() { err = errors.Join(err, closeReaders(readers)) }()
+	if err != nil {
+		return err
+	}
+	floorStep := p.byHand(readers, breakdownTexts)
 	for round := range p.rounds {
-		if err := p.takeApart(ctx, repetition*p.rounds+round, name, steps, byHand); err != nil {
+		if err := p.takeApart(ctx, repetition*p.rounds+round, name, steps, floorStep); err != nil {
 			return err
 		}
 	}
@@ -132,7 +139,7 @@ func (p *breakdownRun) repeat(ctx context.Context, repetition int, name string, 
 const stepDigests, stepLookup, stepCopying, stepChecking, stepWhole = 0, 1, 2, 3, 4
 
 // takeApart measures each step once, in another order each time.
-func (p *breakdownRun) takeApart(ctx context.Context, turn int, name string, steps []func(context.Context) (float64, error), byHand *bench.Floor) error {
+func (p *breakdownRun) takeApart(ctx context.Context, turn int, name string, steps []func(context.Context) (float64, error), floorStep func(context.Context) (float64, error)) error {
 	figures := make([]float64, len(steps))
 	cell := bench.Result{Backend: name, Goroutines: 1, Texts: breakdownTexts, Dims: p.dims, Entries: len(p.texts), Metric: "hit", Unit: "µs/text"}
 	// The whole is beside its floor; the others follow at once, in another order each time.
@@ -141,7 +148,7 @@ func (p *breakdownRun) takeApart(ctx context.Context, turn int, name string, ste
 			figures[stepWhole], err = steps[stepWhole](ctx)
 			return figures[stepWhole], err
 		}},
-		bench.Side{Case: bench.CaseFloor, Measure: p.byHand(byHand, 1, breakdownTexts)})
+		bench.Side{Case: bench.CaseFloor, Measure: floorStep})
 	if err != nil {
 		return err
 	}
@@ -161,9 +168,9 @@ func (p *breakdownRun) takeApart(ctx context.Context, turn int, name string, ste
 }
 
 // digesting makes the digests of the texts and of the keys.
-func (p *breakdownRun) digesting(ctx context.Context) (float64, error) {
+func (p *breakdownRun) digesting() func(context.Context) (float64, error) {
 	keys := make([]backend.Key, breakdownTexts)
-	pass, err := bench.Loop(ctx, 1, p.each, func(g, i int) error {
+	return p.loop(1, breakdownTexts, func(g, i int) error {
 		var of [80]byte // as long as what a key is the digest of
 		for k, text := range p.windows.At(g, i, breakdownTexts) {
 			digest := sha256.Sum256(unsafe.Slice(unsafe.StringData(text), len(text)))
@@ -172,29 +179,25 @@ func (p *breakdownRun) digesting(ctx context.Context) (float64, error) {
 		}
 		return nil
 	})
-	return pass.PerText(breakdownTexts), err
 }
 
 // reading looks up the keys and calls visit with the number in the call, that of the
 // text, and the value. visit says whether the value is as it should be.
-func (p *breakdownRun) reading(c backend.Cache, visit func(k, text int, value []byte) bool) func(context.Context) (float64, error) {
-	return func(ctx context.Context) (float64, error) {
-		pass, err := bench.Loop(ctx, 1, p.each, func(_, i int) error {
-			window := p.at(i)
-			found := 0
-			err := c.GetMany(ctx, p.keys[window], func(k int, value []byte) error {
-				if visit(k, window*breakdownTexts+k, value) {
-					found++
-				}
-				return nil
-			})
-			if err == nil && found != breakdownTexts {
-				err = fmt.Errorf("%d of %d records are as they should be", found, breakdownTexts)
+func (p *breakdownRun) reading(ctx context.Context, c backend.Cache, visit func(k, text int, value []byte) bool) func(context.Context) (float64, error) {
+	return p.loop(1, breakdownTexts, func(_, i int) error {
+		window := p.at(i)
+		found := 0
+		err := c.GetMany(ctx, p.keys[window], func(k int, value []byte) error {
+			if visit(k, window*breakdownTexts+k, value) {
+				found++
 			}
-			return err
+			return nil
 		})
-		return pass.PerText(breakdownTexts), err
-	}
+		if err == nil && found != breakdownTexts {
+			err = fmt.Errorf("%d of %d records are as they should be", found, breakdownTexts)
+		}
+		return err
+	})
 }
 
 // at returns the number of the window that goroutine 0 reads in call i.

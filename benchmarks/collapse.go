@@ -36,7 +36,7 @@ type variant struct {
 var collapseVariants = map[string][]variant{
 	"sqlite": {
 		{name: bench.CaseOurs, open: oneHandle(openSQLite(nil))},
-		{name: "a handle for each goroutine", open: handleEach(openSQLite(&sqlite.Options{Readers: 1}))},
+		{name: "a handle and a Client for each goroutine", open: handleEach(openSQLite(&sqlite.Options{Readers: 1}))},
 		{name: "a reader for each goroutine", open: func(_ *collapseRun, place string, n int) ([]backend.Cache, error) {
 			return oneHandle(openSQLite(&sqlite.Options{Readers: n}))(nil, place, n)
 		}},
@@ -49,7 +49,7 @@ var collapseVariants = map[string][]variant{
 	},
 	"bolt": {
 		{name: bench.CaseOurs, open: oneHandle(openBolt(nil))},
-		{name: "a handle for each goroutine", open: handleEach(openBolt(&bolt.Options{ReadOnly: true}))},
+		{name: "a handle and a Client for each goroutine", open: handleEach(openBolt(&bolt.Options{ReadOnly: true}))},
 		{name: "four shards", open: sharded(openBolt(nil))},
 		{name: bench.CaseFloor, byHand: func(place string) (floor.Store, error) {
 			return floor.OpenBolt(filepath.Join(place, "vectors.db"))
@@ -103,20 +103,35 @@ func handleEach(open opener) func(*collapseRun, string, int) ([]backend.Cache, e
 // sharded divides the entries among files by their keys.
 func sharded(open opener) func(*collapseRun, string, int) ([]backend.Cache, error) {
 	return func(r *collapseRun, place string, n int) ([]backend.Cache, error) {
-		all := &shardedCache{}
-		for i := range shards {
-			c, err := open(filepath.Join(place, fmt.Sprintf("shard%d.db", i)))
-			if err != nil {
-				return []backend.Cache{all}, err
-			}
-			all.shards = append(all.shards, c)
+		all, err := openShards(open, place)
+		if err == nil {
+			err = errors.Join(bench.Fill(r.ctx, all, r.provider, r.texts), all.Close())
+		}
+		if err != nil {
+			return nil, err
+		}
+		// Closed and opened again, as the store is that the others copy.
+		if all, err = openShards(open, place); err != nil {
+			return nil, err
 		}
 		caches := make([]backend.Cache, n)
 		for g := range caches {
 			caches[g] = all
 		}
-		return caches, bench.Fill(r.ctx, all, r.provider, r.texts)
+		return caches, nil
 	}
+}
+
+func openShards(open opener, place string) (*shardedCache, error) {
+	all := &shardedCache{}
+	for i := range shards {
+		c, err := open(filepath.Join(place, fmt.Sprintf("shard%d.db", i)))
+		if err != nil {
+			return nil, errors.Join(err, all.Close())
+		}
+		all.shards = append(all.shards, c)
+	}
+	return all, nil
 }
 
 // shardedCache divides each call among its shards, one after the other.
@@ -186,7 +201,9 @@ func collapse(ctx context.Context, r *bench.Run) error {
 			dims:  1536,
 			each:  bench.Pick(r.Quick, 10*time.Millisecond, 400*time.Millisecond),
 			texts: r.Texts(0, bench.Pick(r.Quick, 512, 4*4096)),
-			table: r.NewTable(),
+			// Many connections have many page caches and maps, and none must be cold.
+			warmAll: true,
+			table:   r.NewTable(),
 		},
 		ctx:        ctx,
 		goroutines: bench.Pick(r.Quick, []int{1, 16}, []int{1, 2, 8, 16, 32}),

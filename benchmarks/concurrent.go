@@ -29,6 +29,7 @@ type concurrentRun struct {
 	texts   []string
 	windows *bench.Windows
 	rows    []float32 // lent to the calls, a part to each goroutine
+	warmAll bool      // each goroutine reads everything once before it is measured
 	table   *bench.Table
 }
 
@@ -115,10 +116,8 @@ func (c *concurrentRun) side(cell bench.Result, name string, measure func(ctx co
 // through makes the calls through the clients in turn.
 func (c *concurrentRun) through(clients []*embed.Client) func(context.Context, int) (bench.Pass, error) {
 	return func(ctx context.Context, goroutines int) (bench.Pass, error) {
-		return bench.Loop(ctx, goroutines, c.each, func(g, i int) error {
-			response, err := clients[g%len(clients)].Do(ctx, &embed.Call{
-				Texts: c.windows.At(g, i, concurrentTexts), CacheOnly: true, Into: c.lent(g),
-			})
+		return c.loop(ctx, goroutines, func(g int, texts []string) error {
+			response, err := clients[g%len(clients)].Do(ctx, &embed.Call{Texts: texts, CacheOnly: true, Into: c.lent(g)})
 			return bench.Check(response, err, concurrentTexts)
 		})
 	}
@@ -135,10 +134,22 @@ func (c *concurrentRun) byHand(store floor.Store) func(context.Context, int) (be
 			defer reader.Close()
 			readers[g] = floor.NewHits(reader, concurrentTexts, c.dims)
 		}
-		return bench.Loop(ctx, goroutines, c.each, func(g, i int) error {
-			return readers[g].Read(c.windows.At(g, i, concurrentTexts), c.lent(g))
-		})
+		return c.loop(ctx, goroutines, func(g int, texts []string) error { return readers[g].Read(texts, c.lent(g)) })
 	}
+}
+
+// loop makes calls for some time.
+func (c *concurrentRun) loop(ctx context.Context, goroutines int, call func(g int, texts []string) error) (bench.Pass, error) {
+	return bench.Loop(ctx, goroutines, c.each, func(g, i int) error {
+		if i == 0 && c.warmAll {
+			for from := 0; from+concurrentTexts <= len(c.texts); from += concurrentTexts {
+				if err := call(g, c.texts[from:from+concurrentTexts]); err != nil {
+					return err
+				}
+			}
+		}
+		return call(g, c.windows.At(g, i, concurrentTexts))
+	})
 }
 
 // lent returns the rows of goroutine g.

@@ -2,7 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/embedonce/embedonce/backend"
@@ -26,7 +27,7 @@ type hitRun struct {
 
 // hits measures calls that find everything. Each call reads a window of neighbours,
 // as when a document is embedded again, and the next call another one: the entries
-// together are far larger than the processor's caches.
+// together are 100 MB, far larger than the caches of a core.
 func hits(ctx context.Context, r *bench.Run) error {
 	backends, err := r.Backends(ctx, "memory", "sqlite", "bolt", "redis")
 	if err != nil {
@@ -64,7 +65,7 @@ func hits(ctx context.Context, r *bench.Run) error {
 }
 
 // repeat measures every size and number of goroutines on fresh copies.
-func (h *hitRun) repeat(ctx context.Context, repetition int, name string, copied *bench.Copy, byHand *bench.Floor, provider embed.Provider, calls, goroutines []int) error {
+func (h *hitRun) repeat(ctx context.Context, repetition int, name string, copied *bench.Copy, byHand *bench.Floor, provider embed.Provider, calls, goroutines []int) (err error) {
 	client, err := embed.New(provider, &embed.Options{Cache: copied})
 	if err != nil {
 		return err
@@ -76,6 +77,12 @@ func (h *hitRun) repeat(ctx context.Context, repetition int, name string, copied
 	}
 	defer oneReader.Close()
 
+	readers, err := openReaders(byHand, slices.Max(goroutines))
+	defer func() { err = errors.Join(err, closeReaders(readers)) }()
+	if err != nil {
+		return err
+	}
+
 	for _, n := range goroutines {
 		for _, texts := range calls {
 			if h.Quick && n > 1 && texts > 512 {
@@ -83,12 +90,12 @@ func (h *hitRun) repeat(ctx context.Context, repetition int, name string, copied
 			}
 			cell := bench.Result{Backend: name, Goroutines: n, Texts: texts, Dims: h.dims, Entries: len(h.texts), Metric: "hit", Unit: "µs/text"}
 			sides := []bench.Side{
-				{Case: bench.CaseOurs, Measure: h.through(client, n, texts)},
-				{Case: bench.CaseFloor, Measure: h.byHand(byHand, n, texts)},
+				{Case: bench.CaseOurs, Measure: h.through(ctx, client, n, texts)},
+				{Case: bench.CaseFloor, Measure: h.byHand(readers[:n], texts)},
 			}
 			if split := copied.Info().SplitKeys; n == 1 && split > 0 && texts >= split {
 				// Like the floor, it has one goroutine to read with.
-				sides = append(sides, bench.Side{Case: bench.CaseOurs + ", one reader", Measure: h.through(oneReader, n, texts)})
+				sides = append(sides, bench.Side{Case: bench.CaseOurs + ", one reader", Measure: h.through(ctx, oneReader, n, texts)})
 			}
 			if err := h.inTurn(ctx, repetition, cell, sides...); err != nil {
 				return err
@@ -121,33 +128,51 @@ func (h *hitRun) lent(g, texts int) []float32 {
 	return h.rows[g*size : (g+1)*size : (g+1)*size]
 }
 
-func (h *hitRun) through(client *embed.Client, goroutines, texts int) func(context.Context) (float64, error) {
+// loop measures calls in rounds, each of which goes on among the windows where the
+// one before it ended.
+func (h *hitRun) loop(goroutines, texts int, call func(g, i int) error) func(context.Context) (float64, error) {
+	next := 0
 	return func(ctx context.Context) (float64, error) {
-		pass, err := bench.Loop(ctx, goroutines, h.each, func(g, i int) error {
-			response, err := client.Do(ctx, &embed.Call{Texts: h.windows.At(g, i, texts), CacheOnly: true, Into: h.lent(g, texts)})
-			if err == nil && response.Usage.Hits != texts {
-				err = fmt.Errorf("%d hits in a call of %d texts", response.Usage.Hits, texts)
-			}
-			return err
-		})
+		pass, err := bench.Loop(ctx, goroutines, h.each, func(g, i int) error { return call(g, next+i) })
+		next += pass.Calls/goroutines + 1
 		return pass.PerText(texts), err
 	}
 }
 
-func (h *hitRun) byHand(store floor.Store, goroutines, texts int) func(context.Context) (float64, error) {
-	return func(ctx context.Context) (float64, error) {
-		readers := make([]*floor.Hits, goroutines)
-		for g := range readers {
-			reader, err := store.Reader()
-			if err != nil {
-				return 0, err
-			}
-			defer reader.Close()
-			readers[g] = floor.NewHits(reader, texts, h.dims)
-		}
-		pass, err := bench.Loop(ctx, goroutines, h.each, func(g, i int) error {
-			return readers[g].Read(h.windows.At(g, i, texts), h.lent(g, texts))
-		})
-		return pass.PerText(texts), err
+func (h *hitRun) through(ctx context.Context, client *embed.Client, goroutines, texts int) func(context.Context) (float64, error) {
+	return h.loop(goroutines, texts, func(g, i int) error {
+		response, err := client.Do(ctx, &embed.Call{Texts: h.windows.At(g, i, texts), CacheOnly: true, Into: h.lent(g, texts)})
+		return bench.Check(response, err, texts)
+	})
+}
+
+func (h *hitRun) byHand(readers []floor.Reader, texts int) func(context.Context) (float64, error) {
+	hits := make([]*floor.Hits, len(readers))
+	for g := range hits {
+		hits[g] = floor.NewHits(readers[g], texts, h.dims)
 	}
+	return h.loop(len(readers), texts, func(g, i int) error {
+		return hits[g].Read(h.windows.At(g, i, texts), h.lent(g, texts))
+	})
+}
+
+// openReaders opens so many readers, which stay open like the library's connections.
+// Those that it returns beside an error must be closed too.
+func openReaders(store floor.Store, n int) (readers []floor.Reader, err error) {
+	for range n {
+		reader, err := store.Reader()
+		if err != nil {
+			return readers, err
+		}
+		readers = append(readers, reader)
+	}
+	return readers, nil
+}
+
+func closeReaders(readers []floor.Reader) error {
+	var errs []error
+	for _, reader := range readers {
+		errs = append(errs, reader.Close())
+	}
+	return errors.Join(errs...)
 }

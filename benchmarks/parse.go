@@ -177,7 +177,7 @@ func (p *parseRun) read(ctx context.Context, client *http.Client) ([]byte, error
 }
 
 // byHand decodes an answer of this shape alone, into one matrix, with the fastest
-// library for each part.
+// library for base64 and the standard library for numbers.
 func (p *parseRun) byHand(body []byte) (matrix []float32, err error) {
 	mark, end := []byte(`"embedding":[`), byte(']')
 	if p.asBase64 {

@@ -115,7 +115,7 @@ func (w *workerRun) repeat(ctx context.Context, repetition int, name string, sto
 				return err
 			}
 			defer client.Close()
-			measure := w.through(client, 1, texts)
+			measure := w.through(ctx, client, 1, texts)
 			sides = append(sides, bench.Side{Case: readersCase(n), Measure: func(ctx context.Context) (float64, error) {
 				figure, err := measure(ctx)
 				figures[n] = append(figures[n], figure)

@@ -117,42 +117,43 @@ func (w *writeRun) through(store *bench.Store, of string, size int, figure *floa
 		}
 		defer func() { err = errors.Join(err, copied.Remove(ctx)) }()
 		next := w.entries
-		write := func(responses int) (time.Duration, error) {
-			items := w.batch(next, responses*w.items)
+		batches := func(responses int) (items []backend.Item) {
+			items = w.batch(next, responses*w.items)
 			next += len(items)
-			runtime.GC() // none is left from what came before
-			begun := time.Now()
+			return items
+		}
+		write := func(items []backend.Item) error {
 			for from := 0; from < len(items); from += size {
 				if err := copied.SetMany(ctx, items[from:from+size]); err != nil {
-					return 0, err
+					return err
 				}
 			}
-			return time.Since(begun), nil
+			return nil
 		}
-		if _, err := write(1); err != nil { // to warm up
+		if err := write(batches(1)); err != nil { // to warm up
 			return 0, err
 		}
-		elapsed, err := write(w.responses)
-		if err != nil {
+		items := batches(w.responses)
+		runtime.GC() // none is left from what came before
+		begun := time.Now()
+		if err := write(items); err != nil {
 			return 0, err
 		}
+		elapsed := time.Since(begun)
 		*figure = bench.Micros(elapsed) / float64(w.responses*w.items)
 
-		quiet, err := w.readsDuring(ctx, copied, func() error {
-			select {
-			case <-time.After(max(elapsed, w.quiet)):
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
+		items = batches(w.responses)
+		during := func(work func() error) (p99 float64) {
+			if err == nil {
+				p99, err = w.readsDuring(ctx, copied, work)
 			}
-		})
-		if err != nil {
-			return 0, err
+			return p99
 		}
-		busy, err := w.readsDuring(ctx, copied, func() error {
-			_, err := write(w.responses)
-			return err
-		})
+		while := max(elapsed, w.quiet)
+		quiet := during(func() error { return bench.Sleep(ctx, while) })
+		busy := during(func() error { return write(items) })
+		// A neighbour that needs the processor alone, for as long.
+		control := during(func() error { return bench.Spin(ctx, while) })
 		if err != nil {
 			return 0, err
 		}
@@ -164,6 +165,8 @@ func (w *writeRun) through(store *bench.Store, of string, size int, figure *floa
 		w.table.Add(cell, of, busy)
 		cell.Metric, cell.Unit = "read p99, during writes / quiet", "ratio"
 		w.table.Add(cell, of, busy/quiet)
+		cell.Metric = "read p99, beside a control / quiet"
+		w.table.Add(cell, of, control/quiet)
 		return *figure, nil
 	}
 }
@@ -220,6 +223,7 @@ func (w *writeRun) readsDuring(ctx context.Context, c backend.Cache, work func()
 	if err := read(); err != nil { // to warm up
 		return 0, err
 	}
+	runtime.GC() // none is left from what came before
 	go func() { done <- work() }()
 	var pass bench.Pass
 	for {

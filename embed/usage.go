@@ -47,7 +47,7 @@ func (c *Client) countCall(u *Usage) {
 	of.Requests, of.Retries, of.BilledTokens, of.EstimatedTokens = 0, 0, 0, 0
 	of.ModelChanges, of.CacheFailures = 0, 0
 	total := c.count(&of)
-	if u.Texts < yieldAfter && total/yieldAfter != (total-u.Texts)/yieldAfter {
+	if u.Texts <= yieldAfter && total/yieldAfter != (total-u.Texts)/yieldAfter {
 		// Small calls yield as often as a large one does for the same texts: callers
 		// that never wait for anything would else hold a processor for 10 ms each.
 		runtime.Gosched()

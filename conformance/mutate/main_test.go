@@ -42,7 +42,7 @@ func TestToy(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	require.Regexp(t, `^baseline conformance/mutate/testdata/toy: \d+\.\ds, limit \d+\.\ds$`, lines[0])
 	place := "conformance/mutate/testdata/toy/toy.go:"
-	mutants := lines[1 : len(lines)-3]
+	mutants := lines[1 : len(lines)-4]
 	slices.Sort(mutants)
 	require.Equal(t, []string{
 		"does not compile " + place + "13: func Join(a, b string) string { return a + b }: + -> -",
@@ -56,8 +56,9 @@ func TestToy(t *testing.T) {
 	require.Equal(t, []string{
 		"6 mutants of 23 in all: 4 killed, 0 timed out, 2 survived; 1 more don't compile",
 		"of the survivors: 0 equivalent, 0 outside of the suite's rules, 2 not judged",
+		"of the 6 that a test may get to: 66.6 % (4/6)",
 		"mutation score ./testdata/toy: 66.6 % (4/6)",
-	}, lines[len(lines)-3:])
+	}, lines[len(lines)-4:])
 
 	var result struct {
 		Killed, Counted int
@@ -199,10 +200,21 @@ func TestJudgements(t *testing.T) {
 		{"a.go", "T.f", "a | b -> a & b"}: "equivalent: both are 0",
 		{"a.go", "", "1 -> 0"}:            "outside: advice",
 	}, judged)
-	for _, line := range []string{"a.go f | equivalent: x", "a.go | a | equivalent: x", "a.go f | a | maybe: x", "a.go f | a | equivalent"} {
+	for _, line := range []string{"a.go f | equivalent: x", "a.go | a | equivalent: x", "a.go f | a | maybe: x", "a.go f | a | equivalent", "a.go f | * | equivalent: x"} {
 		_, err := parseJudgements(strings.NewReader(line))
 		require.ErrorContains(t, err, "verdicts, line 1", line)
 	}
+}
+
+// What is judged of a whole function gives way to what is judged of one change.
+func TestJudgementOfAFunction(t *testing.T) {
+	judged := map[judgementKey]string{{"a.go", "f", "*"}: "outside: an option", {"a.go", "f", "1 -> 0"}: "equivalent: x"}
+	of := func(fn, change string) string {
+		return judgementOf(judged, &mutant{File: "/x/a.go", Func: fn, Change: change})
+	}
+	require.Equal(t, "outside: an option", of("f", "2 -> 0"))
+	require.Equal(t, "equivalent: x", of("f", "1 -> 0"))
+	require.Empty(t, of("g", "2 -> 0"))
 }
 
 func TestVerdicts(t *testing.T) {
@@ -222,7 +234,7 @@ func TestVerdicts(t *testing.T) {
 func TestStale(t *testing.T) {
 	found := []mutant{{File: "/x/a.go", Func: "f", Change: "1 -> 0"}}
 	require.Equal(t, []string{"a.go T.f | 1 -> 0", "b.go - | 1 -> 0"}, stale(map[judgementKey]string{
-		{"a.go", "f", "1 -> 0"}: "", {"b.go", "", "1 -> 0"}: "", {"a.go", "T.f", "1 -> 0"}: "",
+		{"a.go", "f", "1 -> 0"}: "", {"a.go", "f", "*"}: "", {"b.go", "", "1 -> 0"}: "", {"a.go", "T.f", "1 -> 0"}: "",
 	}, found))
 }
 

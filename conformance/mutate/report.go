@@ -49,7 +49,7 @@ func (r *report) add(m *mutant, v verdict) {
 	}
 	note := e.By
 	if v.Outcome == survived {
-		e.Judgement = r.judged[keyOf(&e.mutant)]
+		e.Judgement = judgementOf(r.judged, &e.mutant)
 		note = cmp.Or(e.Judgement, e.By)
 	}
 	r.ended = append(r.ended, e)
@@ -68,8 +68,12 @@ func (r *report) finish() error {
 	defer r.mu.Unlock()
 	count := make(map[outcome]int)
 	kinds := make(map[string]int) // of judgements
+	unreached := 0
 	for _, e := range r.ended {
 		count[e.Outcome]++
+		if e.By == notReached {
+			unreached++
+		}
 		if kind, _, ok := strings.Cut(e.Judgement, ":"); ok {
 			kinds[kind]++
 		}
@@ -82,6 +86,8 @@ func (r *report) finish() error {
 		fmt.Fprintf(r.out, "of the survivors: %d equivalent, %d outside of the suite's rules, %d not judged\n",
 			kinds["equivalent"], kinds["outside"], count[survived]-kinds["equivalent"]-kinds["outside"])
 	}
+	reached := counted - unreached
+	fmt.Fprintf(r.out, "of the %d that a test may get to: %s %% (%d/%d)\n", reached, percent(dead, reached), dead, reached)
 	note := ""
 	if r.options.sample > 0 && len(r.ended) < r.all {
 		note = fmt.Sprintf(", a sample with seed %d", r.options.seed)
@@ -119,8 +125,21 @@ func percent(part, whole int) string {
 // suite's rules, and why. It is found by function and change, since lines move.
 type judgementKey struct{ file, fn, change string }
 
+// anyChange stands for every change of its function.
+const anyChange = "*"
+
 func keyOf(m *mutant) judgementKey {
 	return judgementKey{filepath.Base(m.File), m.Func, m.Change}
+}
+
+// judgementOf returns what was judged of m: of its change, else of its function.
+func judgementOf(judged map[judgementKey]string, m *mutant) string {
+	key := keyOf(m)
+	if why, ok := judged[key]; ok {
+		return why
+	}
+	key.change = anyChange
+	return judged[key]
 }
 
 //go:embed verdicts
@@ -139,7 +158,8 @@ func readJudgements(backend string) (map[judgementKey]string, error) {
 }
 
 // parseJudgements reads lines "FILE FUNC | CHANGE | KIND: WHY"; KIND is equivalent
-// or outside. FUNC is - outside of functions.
+// or outside. FUNC is - outside of functions, CHANGE is * for every one of a function
+// outside of the rules that has no line of its own.
 func parseJudgements(r io.Reader) (map[judgementKey]string, error) {
 	judged := make(map[judgementKey]string)
 	lines := bufio.NewScanner(r)
@@ -158,6 +178,9 @@ func parseJudgements(r io.Reader) (map[judgementKey]string, error) {
 		if kind, _, ok := strings.Cut(why, ": "); !ok || kind != "equivalent" && kind != "outside" {
 			return nil, fmt.Errorf("verdicts, line %d: a verdict begins with %q or %q", n, "equivalent: ", "outside: ")
 		}
+		if change == anyChange && !strings.HasPrefix(why, "outside: ") {
+			return nil, fmt.Errorf("verdicts, line %d: only what is outside may be judged by function", n)
+		}
 		if fn == "-" {
 			fn = ""
 		}
@@ -170,7 +193,10 @@ func parseJudgements(r io.Reader) (map[judgementKey]string, error) {
 func stale(judged map[judgementKey]string, mutants []mutant) (lines []string) {
 	has := make(map[judgementKey]bool)
 	for i := range mutants {
-		has[keyOf(&mutants[i])] = true
+		key := keyOf(&mutants[i])
+		has[key] = true
+		key.change = anyChange
+		has[key] = true
 	}
 	for key := range judged {
 		if !has[key] {

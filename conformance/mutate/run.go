@@ -24,6 +24,9 @@ const (
 	noCompile outcome = "does not compile" // counts as nothing
 )
 
+// notReached is why a mutant survives of which no test runs a line.
+const notReached = "no test gets there"
+
 // verdict is the outcome with its circumstances.
 type verdict struct {
 	Outcome outcome `json:"outcome"`
@@ -87,7 +90,7 @@ func (t *tester) measure(ctx context.Context, limit time.Duration) error {
 // under way has.
 func (t *tester) test(ctx context.Context, name string, m *mutant, src []byte) (verdict, error) {
 	if !t.reach.has(m) {
-		return verdict{Outcome: survived, By: "no test gets there"}, nil
+		return verdict{Outcome: survived, By: notReached}, nil
 	}
 	dir := filepath.Join(t.scratch, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {

@@ -175,7 +175,8 @@ func plainNumber(b []byte, i int) (f float32, end int) {
 	if near := math.Float64bits(d)&rest - (middle - hair); near <= 2*hair {
 		return 0, 0
 	}
-	if d != 0 && (d < smallestNormal || d > largest) {
+	// What isn't 0 is at least 1e-22: no float32 of fewer bits is among them.
+	if d > largest {
 		return 0, 0
 	}
 	if f = float32(d); negative {
@@ -184,10 +185,8 @@ func plainNumber(b []byte, i int) (f float32, end int) {
 	return f, i
 }
 
-const (
-	smallestNormal = 0x1p-126 // a float32 below has fewer bits
-	largest        = 0x1p+127 // well below what is no float32 any more
-)
+// largest is well below what is no float32 any more.
+const largest = 0x1p+127
 
 // plainExponent reads an exponent of one or two digits after its 'e'.
 func plainExponent(b []byte, i int) (exponent, end int) {

@@ -26,3 +26,19 @@ func Control(ctx context.Context, goroutines int, d time.Duration) (float64, err
 	})
 	return pass.PerText(digests), err
 }
+
+// Spin is such work by one goroutine for d, or until ctx ends, whose error it returns
+// then: a neighbour that needs the processor alone.
+func Spin(ctx context.Context, d time.Duration) error {
+	var b [740]byte
+	for begun := time.Now(); time.Since(begun) < d; {
+		for range 512 {
+			sum := sha256.Sum256(b[:])
+			copy(b[:], sum[:])
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -42,7 +43,16 @@ func openSQLite(path string, flags sqlite.OpenFlags, pragmas []string) (*sqlite.
 	}
 	all := append([]string{fmt.Sprintf("mmap_size = %d", math.MaxInt32), "cache_size = -16000", "synchronous = FULL"}, pragmas...)
 	for _, pragma := range all {
-		if err := sqlitex.ExecuteTransient(conn, "PRAGMA "+pragma, nil); err != nil {
+		answer := ""
+		err := sqlitex.ExecuteTransient(conn, "PRAGMA "+pragma, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+			answer = stmt.ColumnText(0)
+			return nil
+		}})
+		// SQLite says no to another journal with the name of the one that stays.
+		if wanted, ok := strings.CutPrefix(pragma, "journal_mode = "); ok && err == nil && !strings.EqualFold(answer, wanted) {
+			err = fmt.Errorf("the journal is %s, not %s", answer, wanted)
+		}
+		if err != nil {
 			return nil, errors.Join(err, conn.Close())
 		}
 	}
