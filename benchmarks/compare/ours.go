@@ -15,6 +15,10 @@ import (
 	"github.com/embedonce/embedonce/embed/openai"
 )
 
+// limits are those of OpenAI's API, which the server stands for. A server that is not
+// known by its address gets requests of 32 texts.
+var limits = embed.Limits{Items: 2048, Tokens: 300_000, TextTokens: 8192}
+
 // ours is embedonce over one backend, with its default options.
 type ours struct {
 	backend  string
@@ -96,7 +100,7 @@ func (o *ours) open(_ context.Context, dir string, l layout) (session, error) {
 	}
 	s := &ourSession{texts: o.texts, cache: cache, keep: o.memory != nil}
 	for range l.clients {
-		provider := openai.New(model, &openai.Options{BaseURL: o.baseURL, APIKey: "none"})
+		provider := openai.New(model, &openai.Options{BaseURL: o.baseURL, APIKey: "none", Limits: &limits})
 		client, err := embed.New(provider, &embed.Options{Cache: cache})
 		if err != nil {
 			return nil, errors.Join(err, s.close())
