@@ -70,7 +70,7 @@ func (s *Stream) Usage() Usage {
 }
 
 // All yields each text's id and vector, in the order of the source, as soon as
-// its chunk of at most 512 texts and all before that are there. It can be ranged
+// its chunk of at most 1,024 texts and all before that are there. It can be ranged
 // over once.
 //
 // The source runs on a goroutine of its own, ahead of the consumer by a bounded
@@ -131,8 +131,9 @@ func (s *Stream) begin() error {
 }
 
 const (
-	// A chunk is what is looked up together.
-	chunkTexts = 512
+	// A chunk is what is looked up together: large enough that two cores share it, but
+	// at most a quarter of the window.
+	chunkTexts = 1024
 	chunkBytes = 1 << 20
 	// The window is the chunks that are not yet yielded: so many bytes of vectors,
 	// but at most so many chunks, which bounds their texts.
@@ -154,7 +155,7 @@ type pipeline struct {
 	client *Client
 	ctx    context.Context
 
-	texts    chan streamText
+	texts    chan streamText // a chunk of them
 	queued   atomic.Int64  // bytes in texts
 	room     chan struct{} // has one when queued has fallen
 	window   chan struct{} // a place for each chunk that is not yet yielded
@@ -186,7 +187,8 @@ type chunk struct {
 func newPipeline(s *Stream, ctx context.Context) *pipeline {
 	c := s.client
 	dimensions := orDefault(c.knownDimensions(), 3072)
-	chunks := min(max(4, windowBytes/(4*dimensions*chunkTexts)), windowChunks)
+	texts := max(1, min(chunkTexts, windowBytes/4/(4*dimensions)))
+	chunks := min(max(4, windowBytes/(4*dimensions*texts)), windowChunks)
 	siblings := c.newSiblings(!s.opts.NoStore)
 	siblings.stopUnstored = unstoredAnswers
 	if c.opts.Strict {
@@ -196,7 +198,7 @@ func newPipeline(s *Stream, ctx context.Context) *pipeline {
 		stream:   s,
 		client:   c,
 		ctx:      ctx,
-		texts:    make(chan streamText, chunkTexts),
+		texts:    make(chan streamText, texts),
 		room:     make(chan struct{}, 1),
 		window:   make(chan struct{}, chunks),
 		chunks:   make(chan *chunk, chunks),
@@ -234,7 +236,7 @@ func (p *pipeline) plan() {
 func (p *pipeline) take() (ids, texts []string, paused, more bool) {
 	bytes := 0
 	var lingered <-chan time.Time
-	for len(texts) < chunkTexts && bytes < chunkBytes {
+	for len(texts) < cap(p.texts) && bytes < chunkBytes {
 		var next streamText
 		var ok bool
 		select {

@@ -317,8 +317,8 @@ func TestStreamReadsFailOpen(t *testing.T) {
 	cache := newTestCache()
 	cache.onGet = func(context.Context, []backend.Key) error { return errDisk }
 	client := newClient(t, embedtest.NewProvider(nil), &embed.Options{Cache: cache})
-	stream := client.Stream(t.Context(), pairs(numbered(1000)), nil)
-	requireStreamed(t, stream, numbered(1000))
+	stream := client.Stream(t.Context(), pairs(numbered(2000)), nil)
+	requireStreamed(t, stream, numbered(2000))
 	require.GreaterOrEqual(t, stream.Usage().CacheFailures, 2)
 	require.Equal(t, stream.Usage().CacheFailures, client.Usage().CacheFailures)
 }

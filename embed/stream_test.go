@@ -47,7 +47,7 @@ func requireStreamed(t testing.TB, stream *embed.Stream, texts []string) {
 // TestStream: any number of texts, in order, with their ids, and the same vectors
 // as from a call, bit for bit; the client's usage is the stream's.
 func TestStream(t *testing.T) {
-	for _, n := range []int{0, 1, 2, 511, 512, 513, 5000} {
+	for _, n := range []int{0, 1, 2, 511, 512, 513, 1023, 1024, 1025, 5000} {
 		for _, known := range []int{64, 0} {
 			synctest.Test(t, func(t *testing.T) { // or else a slow machine makes the source pause
 				provider := embedtest.NewProvider(&embedtest.Options{
