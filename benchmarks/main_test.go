@@ -128,3 +128,18 @@ func TestScenariosMakeThePage(t *testing.T) {
 		require.FileExists(t, filepath.Join(dir, "charts", name+".svg"))
 	}
 }
+
+// The page that is published is what the published results make.
+func TestPublishedPageIsOfThePublishedResults(t *testing.T) {
+	files, err := filepath.Glob("results/*.jsonl")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	dir := t.TempDir()
+	code, _, stderr := program(t, append([]string{"report", "-docs", dir}, files...)...)
+	require.Zero(t, code, stderr)
+	made, err := os.ReadFile(filepath.Join(dir, "benchmarks.md"))
+	require.NoError(t, err)
+	published, err := os.ReadFile("../docs/benchmarks.md")
+	require.NoError(t, err)
+	require.Equal(t, strings.Split(string(made), "\n"), strings.Split(string(published), "\n"), "run: go run ./benchmarks report benchmarks/results/*.jsonl")
+}
