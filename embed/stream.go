@@ -156,10 +156,10 @@ type pipeline struct {
 	ctx    context.Context
 
 	texts    chan streamText // a chunk of them
-	queued   atomic.Int64  // bytes in texts
-	room     chan struct{} // has one when queued has fallen
-	window   chan struct{} // a place for each chunk that is not yet yielded
-	chunks   chan *chunk   // in order
+	queued   atomic.Int64    // bytes in texts
+	room     chan struct{}   // has one when queued has fallen
+	window   chan struct{}   // a place for each chunk that is not yet yielded
+	chunks   chan *chunk     // in order
 	siblings *siblings
 
 	// How the source failed to come to its end; nil if it didn't.
