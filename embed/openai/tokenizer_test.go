@@ -3,6 +3,9 @@ package openai
 import (
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -112,12 +115,41 @@ func randomText(r *rand.Rand, length int) string {
 	return b.String()
 }
 
-func TestTokensOfRandomTexts(t *testing.T) {
+// Parts of generated texts and of real ones, such as the program text of this package,
+// have the tokens that tiktoken-go finds, and are cut on their borders. By hand:
+//
+//	EMBEDONCE_TOKEN_TEXTS=1000000 EMBEDONCE_TOKEN_FILE=texts.jsonl go test -run TokensOfManyTexts ./embed/openai
+func TestTokensOfManyTexts(t *testing.T) {
+	n := 10_000
+	if given := os.Getenv("EMBEDONCE_TOKEN_TEXTS"); given != "" {
+		var err error
+		n, err = strconv.Atoi(given)
+		require.NoError(t, err)
+	}
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	if more := os.Getenv("EMBEDONCE_TOKEN_FILE"); more != "" {
+		files = append(files, more)
+	}
+	real := proseText
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		real += strings.ToValidUTF8(string(text), "")
+	}
 	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	t.Logf("seed %d, %d texts", seed, n)
 	r := rand.New(rand.NewPCG(seed, 1))
-	for range 400 {
-		requireLibrarysTokens(t, randomText(r, r.IntN(300)))
+	for i := range n {
+		text := ""
+		if i%2 == 0 {
+			text = randomText(r, r.IntN(150))
+		} else {
+			at := r.IntN(len(real))
+			text = strings.ToValidUTF8(real[at:min(at+r.IntN(150), len(real))], "")
+		}
+		requireLibrarysTokens(t, text)
+		requireCut(t, text, r.IntN(60))
 	}
 }
 

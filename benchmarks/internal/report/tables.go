@@ -104,7 +104,7 @@ func (all *Results) skips() string {
 		}
 	}
 	if lines == nil {
-		return "Every backend was measured."
+		return "No scenario left out a backend that it measures."
 	}
 	return strings.Join(lines, "\n")
 }
@@ -165,7 +165,7 @@ func (all *Results) pivot(row, column string, filters ...string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	headings := []string{rowField.heading + " \\ " + columnField.heading}
+	headings := []string{rowField.heading + " \\ " + columnField.heading + ", in " + g.unit}
 	for _, c := range g.columns {
 		headings = append(headings, shown(c)+":")
 	}
