@@ -133,15 +133,15 @@ func (r *request) fail(err error) {
 func (s *siblings) perform(ctx context.Context, r *request) {
 	c := s.client
 	answer, err := s.send(ctx, r)
-	// The next request need not wait for our write, as long as not too many answers
-	// wait for theirs.
-	s.writes <- struct{}{}
-	defer func() { <-s.writes }()
-	<-s.slots
 	if err == nil {
 		err = c.bind(ctx, r, answer)
 	}
+	// Before the next request takes our place, it must be known whether to stop.
 	s.noteUsable(err)
+	// It need not wait for our write, as long as not too many answers wait for theirs.
+	s.writes <- struct{}{}
+	defer func() { <-s.writes }()
+	<-s.slots
 	if err != nil {
 		c.countRequest(&r.usage)
 		r.fail(err)
