@@ -1,4 +1,5 @@
-// Benchmarks measures embedonce: every figure in docs/benchmarks.md comes from here.
+// Benchmarks measures embedonce: the figures in docs/benchmarks.md come from here, and
+// from package compare those beside others.
 // From the root of the repository:
 //
 //	go run ./benchmarks list

@@ -8,8 +8,10 @@
 //
 //	mutation score memory: 96.2 % (K/N)
 //
-// and the same without the code that no test runs, such as that of an option. // A mutant that doesn't compile counts as nothing, one that is stopped at the
-// time limit as killed, one where no test gets as survived. The checkout is never changed: the go command gets the
+// and the same without the code that no test runs, such as that of an option.
+//
+// A mutant that doesn't compile counts as nothing, one that is stopped at the time
+// limit as killed, one where no test gets as survived. The checkout is never changed: the go command gets the
 // changed file as an overlay. What somebody judged of a survivor is in verdicts/.
 //
 // Give it a machine that does nothing else: a test that fails because others are
