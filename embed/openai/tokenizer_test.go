@@ -143,10 +143,10 @@ func TestTokensOfManyTexts(t *testing.T) {
 	for i := range n {
 		text := ""
 		if i%2 == 0 {
-			text = randomText(r, r.IntN(150))
+			text = randomText(r, r.IntN(300))
 		} else {
 			at := r.IntN(len(real))
-			text = strings.ToValidUTF8(real[at:min(at+r.IntN(150), len(real))], "")
+			text = strings.ToValidUTF8(real[at:min(at+r.IntN(300), len(real))], "")
 		}
 		requireLibrarysTokens(t, text)
 		requireCut(t, text, r.IntN(60))

@@ -29,7 +29,8 @@ func (d *decoder) base64() (bad, err error) {
 	raw := d.b[d.i+1:]
 	if end := bytes.IndexByte(raw, '"'); end >= 0 {
 		raw = raw[:end]
-		if b, ok := d.decoded(raw); ok && len(raw)%4 == 0 && len(b) == len(raw)/4*3-padding(raw) {
+		padding := len(raw) - len(bytes.TrimRight(raw, "="))
+		if b, ok := d.decoded(raw); ok && len(raw)%4 == 0 && len(b) == len(raw)/4*3-padding {
 			d.i += 1 + end + 1
 			return d.appendFloats(b), nil
 		}
@@ -54,15 +55,6 @@ func (d *decoder) decoded(raw []byte) (b []byte, ok bool) {
 	b = d.scratch[:cap(d.scratch)]
 	n, err := base64.StdEncoding.Decode(b, raw)
 	return b[:n], err == nil
-}
-
-// padding is how many padding characters end raw: up to two.
-func padding(raw []byte) int {
-	n := 0
-	for n < min(2, len(raw)) && raw[len(raw)-1-n] == '=' {
-		n++
-	}
-	return n
 }
 
 // appendFloats appends what b has, little-endian, to floats.
