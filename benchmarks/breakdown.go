@@ -36,13 +36,13 @@ func breakdown(ctx context.Context, r *bench.Run) error {
 		return err
 	}
 	p := &breakdownRun{hitRun: hitRun{
-		Run:   r,
-		dims:  1536,
-		texts: r.Texts(0, bench.Pick(r.Quick, 2, 32)*breakdownTexts),
-		each:  bench.Pick(r.Quick, 10*time.Millisecond, 50*time.Millisecond),
-		table: r.NewTable(),
+		Run:    r,
+		dims:   1536,
+		texts:  r.Texts(0, bench.Pick(r.Quick, 2, 32)*breakdownTexts),
+		each:   bench.Pick(r.Quick, 10*time.Millisecond, 50*time.Millisecond),
+		rounds: bench.Pick(r.Quick, 1, 10),
+		table:  r.NewTable(),
 	}}
-	p.rounds = bench.Pick(r.Quick, 1, 10)
 	p.windows = bench.NewWindows(r.Seed, p.texts)
 	p.rows = make([]float32, breakdownTexts*p.dims)
 	p.digests = make([][32]byte, len(p.texts))
@@ -116,10 +116,10 @@ func (p *breakdownRun) repeat(ctx context.Context, repetition int, name string, 
 
 	steps := []func(context.Context) (float64, error){
 		stepDigests:  p.digesting(),
-		stepLookup:   p.reading(ctx, copied, func(int, int, []byte) bool { return true }),
-		stepCopying:  p.reading(ctx, copied, p.copied),
-		stepChecking: p.reading(ctx, copied, p.checked),
-		stepWhole:    p.through(ctx, client, 1, breakdownTexts),
+		stepLookup:   p.reading(copied, func(int, int, []byte) bool { return true }),
+		stepCopying:  p.reading(copied, p.copied),
+		stepChecking: p.reading(copied, p.checked),
+		stepWhole:    p.through(client, 1, breakdownTexts),
 	}
 	readers, err := openReaders(byHand, 1)
 	defer func() { err = errors.Join(err, closeReaders(readers)) }()
@@ -170,7 +170,7 @@ func (p *breakdownRun) takeApart(ctx context.Context, turn int, name string, ste
 // digesting makes the digests of the texts and of the keys.
 func (p *breakdownRun) digesting() func(context.Context) (float64, error) {
 	keys := make([]backend.Key, breakdownTexts)
-	return p.loop(1, breakdownTexts, func(g, i int) error {
+	return p.loop(1, breakdownTexts, func(_ context.Context, g, i int) error {
 		var of [80]byte // as long as what a key is the digest of
 		for k, text := range p.windows.At(g, i, breakdownTexts) {
 			digest := sha256.Sum256(unsafe.Slice(unsafe.StringData(text), len(text)))
@@ -183,8 +183,8 @@ func (p *breakdownRun) digesting() func(context.Context) (float64, error) {
 
 // reading looks up the keys and calls visit with the number in the call, that of the
 // text, and the value. visit says whether the value is as it should be.
-func (p *breakdownRun) reading(ctx context.Context, c backend.Cache, visit func(k, text int, value []byte) bool) func(context.Context) (float64, error) {
-	return p.loop(1, breakdownTexts, func(_, i int) error {
+func (p *breakdownRun) reading(c backend.Cache, visit func(k, text int, value []byte) bool) func(context.Context) (float64, error) {
+	return p.loop(1, breakdownTexts, func(ctx context.Context, _, i int) error {
 		window := p.at(i)
 		found := 0
 		err := c.GetMany(ctx, p.keys[window], func(k int, value []byte) error {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -183,7 +182,11 @@ func (t *task) prepare(ctx context.Context) (call func(i int) error, closed func
 	path := filepath.Join(t.Place, "vectors.db")
 	switch t.Work {
 	case workControl:
-		return digests(), func() error { return nil }, nil
+		work := bench.Digester()
+		return func(int) error {
+			work(workControl.texts())
+			return nil
+		}, func() error { return nil }, nil
 	case workWrites:
 		cache, err := sqlite.Open(path, nil)
 		if err != nil {
@@ -231,16 +234,4 @@ func (t *task) batch(i int) []backend.Item {
 		items[k] = backend.Item{Key: rawKey(t.From + i*processTexts + k), Value: value}
 	}
 	return items
-}
-
-// digests is the work of bench.Control in one goroutine.
-func digests() func(int) error {
-	b := make([]byte, 740)
-	return func(int) error {
-		for range workControl.texts() {
-			sum := sha256.Sum256(b)
-			copy(b, sum[:]) // the next one depends on it
-		}
-		return nil
-	}
 }

@@ -24,8 +24,8 @@ const shards = 4
 // library, or by hand.
 type variant struct {
 	name string
-	// open opens the store at a place for n goroutines; goroutine g uses caches[g].
-	// The caches that it returns twice are closed once.
+	// open opens the store at a place for n goroutines, which share the caches; those
+	// that it returns beside an error must be closed too.
 	open func(r *collapseRun, place string, n int) (caches []backend.Cache, err error)
 	// byHand opens it for the floor's loop instead.
 	byHand func(place string) (floor.Store, error)
@@ -79,11 +79,7 @@ func oneHandle(open opener) func(*collapseRun, string, int) ([]backend.Cache, er
 		if err != nil {
 			return nil, err
 		}
-		caches := make([]backend.Cache, n)
-		for g := range caches {
-			caches[g] = c
-		}
-		return caches, nil
+		return []backend.Cache{c}, nil
 	}
 }
 
@@ -114,11 +110,7 @@ func sharded(open opener) func(*collapseRun, string, int) ([]backend.Cache, erro
 		if all, err = openShards(open, place); err != nil {
 			return nil, err
 		}
-		caches := make([]backend.Cache, n)
-		for g := range caches {
-			caches[g] = all
-		}
-		return caches, nil
+		return []backend.Cache{all}, nil
 	}
 }
 
@@ -241,12 +233,9 @@ func (c *collapseRun) repeat(repetition int, name string, store *bench.Store) (e
 		if err := c.table.Beside(c.ctx, repetition, cell, sides...); err != nil {
 			return err
 		}
-		control, err := bench.Control(c.ctx, n, c.each)
-		if err != nil {
+		if figures[bench.CaseControl], err = c.table.Control(c.ctx, bench.Result{Backend: name, Goroutines: n}, c.each); err != nil {
 			return err
 		}
-		c.table.Add(bench.Result{Backend: name, Goroutines: n, Metric: "digest", Unit: "µs/digest"}, bench.CaseControl, control)
-		figures[bench.CaseControl] = control
 		cell.Metric, cell.Unit = "throughput / that of one goroutine", "ratio"
 		for _, v := range append([]variant{{name: bench.CaseControl}}, collapseVariants[name]...) {
 			if n == c.goroutines[0] {
@@ -274,31 +263,23 @@ func (c *collapseRun) measure(v *variant, store *bench.Store, n int) (_ float64,
 		return pass.PerText(concurrentTexts), errors.Join(err, byHand.Close())
 	}
 	caches, err := v.open(c, place, n)
-	closed := make(map[backend.Cache]bool)
-	clients := make(map[backend.Cache]*embed.Client)
 	defer func() {
 		for _, cache := range caches {
-			if client := clients[cache]; client != nil {
-				client.Close()
-			}
-			if !closed[cache] {
-				closed[cache] = true
-				err = errors.Join(err, cache.Close())
-			}
+			err = errors.Join(err, cache.Close())
 		}
 	}()
 	if err != nil {
 		return 0, err
 	}
-	of := make([]*embed.Client, n)
-	for g, cache := range caches {
-		if clients[cache] == nil {
-			if clients[cache], err = embed.New(c.provider, &embed.Options{Cache: cache}); err != nil {
-				return 0, err
-			}
+	var clients []*embed.Client
+	for _, cache := range caches {
+		client, err := embed.New(c.provider, &embed.Options{Cache: cache})
+		if err != nil {
+			return 0, err
 		}
-		of[g] = clients[cache]
+		defer client.Close()
+		clients = append(clients, client)
 	}
-	pass, err := c.through(of)(c.ctx, n)
+	pass, err := c.through(clients)(c.ctx, n)
 	return pass.PerText(concurrentTexts), err
 }

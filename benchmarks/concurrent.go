@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -88,11 +89,9 @@ func (c *concurrentRun) repeat(ctx context.Context, repetition int, name string,
 		if err := c.table.Beside(ctx, repetition, cell, sides...); err != nil {
 			return err
 		}
-		control, err := bench.Control(ctx, n, c.each)
-		if err != nil {
+		if _, err := c.table.Control(ctx, bench.Result{Goroutines: n}, c.each); err != nil {
 			return err
 		}
-		c.table.Add(bench.Result{Goroutines: n, Metric: "digest", Unit: "µs/digest"}, bench.CaseControl, control)
 	}
 	return nil
 }
@@ -124,17 +123,17 @@ func (c *concurrentRun) through(clients []*embed.Client) func(context.Context, i
 }
 
 func (c *concurrentRun) byHand(store floor.Store) func(context.Context, int) (bench.Pass, error) {
-	return func(ctx context.Context, goroutines int) (bench.Pass, error) {
-		readers := make([]*floor.Hits, goroutines)
-		for g := range readers {
-			reader, err := store.Reader()
-			if err != nil {
-				return bench.Pass{}, err
-			}
-			defer reader.Close()
-			readers[g] = floor.NewHits(reader, concurrentTexts, c.dims)
+	return func(ctx context.Context, goroutines int) (_ bench.Pass, err error) {
+		readers, err := openReaders(store, goroutines)
+		defer func() { err = errors.Join(err, closeReaders(readers)) }()
+		if err != nil {
+			return bench.Pass{}, err
 		}
-		return c.loop(ctx, goroutines, func(g int, texts []string) error { return readers[g].Read(texts, c.lent(g)) })
+		hits := make([]*floor.Hits, goroutines)
+		for g := range hits {
+			hits[g] = floor.NewHits(readers[g], concurrentTexts, c.dims)
+		}
+		return c.loop(ctx, goroutines, func(g int, texts []string) error { return hits[g].Read(texts, c.lent(g)) })
 	}
 }
 

@@ -90,23 +90,21 @@ func (h *hitRun) repeat(ctx context.Context, repetition int, name string, copied
 			}
 			cell := bench.Result{Backend: name, Goroutines: n, Texts: texts, Dims: h.dims, Entries: len(h.texts), Metric: "hit", Unit: "µs/text"}
 			sides := []bench.Side{
-				{Case: bench.CaseOurs, Measure: h.through(ctx, client, n, texts)},
+				{Case: bench.CaseOurs, Measure: h.through(client, n, texts)},
 				{Case: bench.CaseFloor, Measure: h.byHand(readers[:n], texts)},
 			}
 			if split := copied.Info().SplitKeys; n == 1 && split > 0 && texts >= split {
 				// Like the floor, it has one goroutine to read with.
-				sides = append(sides, bench.Side{Case: bench.CaseOurs + ", one reader", Measure: h.through(ctx, oneReader, n, texts)})
+				sides = append(sides, bench.Side{Case: bench.CaseOurs + ", one reader", Measure: h.through(oneReader, n, texts)})
 			}
 			if err := h.inTurn(ctx, repetition, cell, sides...); err != nil {
 				return err
 			}
 		}
 		for range h.rounds {
-			control, err := bench.Control(ctx, n, h.each)
-			if err != nil {
+			if _, err := h.table.Control(ctx, bench.Result{Goroutines: n}, h.each); err != nil {
 				return err
 			}
-			h.table.Add(bench.Result{Goroutines: n, Metric: "digest", Unit: "µs/digest"}, bench.CaseControl, control)
 		}
 	}
 	return nil
@@ -130,17 +128,17 @@ func (h *hitRun) lent(g, texts int) []float32 {
 
 // loop measures calls in rounds, each of which goes on among the windows where the
 // one before it ended.
-func (h *hitRun) loop(goroutines, texts int, call func(g, i int) error) func(context.Context) (float64, error) {
+func (h *hitRun) loop(goroutines, texts int, call func(ctx context.Context, g, i int) error) func(context.Context) (float64, error) {
 	next := 0
 	return func(ctx context.Context) (float64, error) {
-		pass, err := bench.Loop(ctx, goroutines, h.each, func(g, i int) error { return call(g, next+i) })
+		pass, err := bench.Loop(ctx, goroutines, h.each, func(g, i int) error { return call(ctx, g, next+i) })
 		next += pass.Calls/goroutines + 1
 		return pass.PerText(texts), err
 	}
 }
 
-func (h *hitRun) through(ctx context.Context, client *embed.Client, goroutines, texts int) func(context.Context) (float64, error) {
-	return h.loop(goroutines, texts, func(g, i int) error {
+func (h *hitRun) through(client *embed.Client, goroutines, texts int) func(context.Context) (float64, error) {
+	return h.loop(goroutines, texts, func(ctx context.Context, g, i int) error {
 		response, err := client.Do(ctx, &embed.Call{Texts: h.windows.At(g, i, texts), CacheOnly: true, Into: h.lent(g, texts)})
 		return bench.Check(response, err, texts)
 	})
@@ -151,7 +149,7 @@ func (h *hitRun) byHand(readers []floor.Reader, texts int) func(context.Context)
 	for g := range hits {
 		hits[g] = floor.NewHits(readers[g], texts, h.dims)
 	}
-	return h.loop(len(readers), texts, func(g, i int) error {
+	return h.loop(len(readers), texts, func(_ context.Context, g, i int) error {
 		return hits[g].Read(h.windows.At(g, i, texts), h.lent(g, texts))
 	})
 }

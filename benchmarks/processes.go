@@ -75,7 +75,7 @@ func (p *processRun) repeat(ctx context.Context, repetition int, name string, st
 		cell.Metric, cell.Unit, cell.Goroutines = "hit", "µs/text", n
 		err := p.table.Beside(ctx, repetition, cell,
 			bench.Side{Case: bench.CaseOurs, Measure: p.apart(copied.Place, workHits, n)},
-			bench.Side{Case: goroutines, Measure: p.through(ctx, client, n, processTexts)},
+			bench.Side{Case: goroutines, Measure: p.through(client, n, processTexts)},
 			bench.Side{Case: bench.CaseFloor, Measure: p.apart(copied.Place, workFloor, n)})
 		if err != nil {
 			return err

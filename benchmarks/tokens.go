@@ -64,11 +64,9 @@ func tokens(ctx context.Context, r *bench.Run) error {
 					return err
 				}
 			}
-			control, err := bench.Control(ctx, n, t.each)
-			if err != nil {
+			if _, err := t.table.Control(ctx, bench.Result{Goroutines: n}, t.each); err != nil {
 				return err
 			}
-			t.table.Add(bench.Result{Goroutines: n, Metric: "digest", Unit: "µs/digest"}, bench.CaseControl, control)
 		}
 		t.allocations("embedonce", ours.Count)
 		t.allocations("tiktoken-go", library)

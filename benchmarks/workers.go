@@ -115,7 +115,7 @@ func (w *workerRun) repeat(ctx context.Context, repetition int, name string, sto
 				return err
 			}
 			defer client.Close()
-			measure := w.through(ctx, client, 1, texts)
+			measure := w.through(client, 1, texts)
 			sides = append(sides, bench.Side{Case: readersCase(n), Measure: func(ctx context.Context) (float64, error) {
 				figure, err := measure(ctx)
 				figures[n] = append(figures[n], figure)
@@ -135,11 +135,9 @@ func (w *workerRun) repeat(ctx context.Context, repetition int, name string, sto
 		}
 	}
 	for _, n := range []int{1, runtime.GOMAXPROCS(0)} {
-		control, err := bench.Control(ctx, n, w.each)
-		if err != nil {
+		if _, err := w.table.Control(ctx, bench.Result{Backend: name, Goroutines: n}, w.each); err != nil {
 			return err
 		}
-		w.table.Add(bench.Result{Backend: name, Goroutines: n, Metric: "digest", Unit: "µs/digest"}, bench.CaseControl, control)
 		if runtime.GOMAXPROCS(0) == 1 {
 			break
 		}

@@ -11,31 +11,38 @@ import (
 // over all goroutines. How it gets faster with more of them is the most that can be
 // asked of anything else on the machine at that moment.
 func Control(ctx context.Context, goroutines int, d time.Duration) (float64, error) {
-	const size, digests = 740, 512
-	buffers := make([][]byte, goroutines)
-	for g := range buffers {
-		buffers[g] = make([]byte, size+sha256.Size) // apart in memory
+	work := make([]func(int), goroutines)
+	for g := range work {
+		work[g] = Digester()
 	}
 	pass, err := Loop(ctx, goroutines, d, func(g, _ int) error {
-		b := buffers[g][:size]
-		for range digests {
-			sum := sha256.Sum256(b)
-			copy(b, sum[:]) // the next one depends on it
-		}
+		work[g](digests)
 		return nil
 	})
 	return pass.PerText(digests), err
 }
 
+const digests = 512 // of one call
+
+// Digester returns the control's work for one goroutine: n digests, each of what the
+// one before has left.
+func Digester() func(n int) {
+	const size = 740
+	b := make([]byte, size+sha256.Size)[:size] // apart in memory from others
+	return func(n int) {
+		for range n {
+			sum := sha256.Sum256(b)
+			copy(b, sum[:])
+		}
+	}
+}
+
 // Spin is such work by one goroutine for d, or until ctx ends, whose error it returns
 // then: a neighbour that needs the processor alone.
 func Spin(ctx context.Context, d time.Duration) error {
-	var b [740]byte
+	work := Digester()
 	for begun := time.Now(); time.Since(begun) < d; {
-		for range 512 {
-			sum := sha256.Sum256(b[:])
-			copy(b[:], sum[:])
-		}
+		work(digests)
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Side is one of those that are measured beside each other.
@@ -66,6 +67,16 @@ func (t *Table) Add(cell Result, side string, figure float64) {
 		t.order = append(t.order, id)
 	}
 	t.cells[id] = append(t.cells[id], figure)
+}
+
+// Control measures the control with the cell's goroutines, adds it and returns it.
+func (t *Table) Control(ctx context.Context, cell Result, d time.Duration) (float64, error) {
+	control, err := Control(ctx, cell.Goroutines, d)
+	if err == nil {
+		cell.Metric, cell.Unit = "digest", "µs/digest"
+		t.Add(cell, CaseControl, control)
+	}
+	return control, err
 }
 
 // Emit hands on a result for each cell and side, in the order in which they were
