@@ -10,9 +10,11 @@
 //
 // and the same without the code that no test runs, such as that of an option.
 //
-// A mutant that doesn't compile counts as nothing, one that is stopped at the time
-// limit as killed, one where no test gets as survived. The checkout is never changed: the go command gets the
-// changed file as an overlay. What somebody judged of a survivor is in verdicts/.
+// Each case of the suite is first run alone on the unchanged backend, to see where it
+// gets: a mutant is tested with the cases that get to it. One where none gets counts
+// as survived, one that is stopped at the time limit as killed, one that doesn't
+// compile as nothing. The checkout is never changed: the go command gets the changed
+// file as an overlay. What somebody judged of a survivor is in verdicts/.
 //
 // Give it a machine that does nothing else: a test that fails because others are
 // busy counts as a kill. -json keeps what the tests printed.
@@ -68,7 +70,7 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	}
 	flags.StringVar(&o.tests, "tests", "suite", "the tests that may kill: `suite` is TestConformance*, all is all but TestSoak*")
 	flags.IntVar(&o.jobs, "jobs", max(1, runtime.NumCPU()/2), "mutants tested at once")
-	flags.DurationVar(&o.timeout, "timeout", 0, "the limit for a mutant's tests; 0 is 10s and 4 times what the unchanged backend takes")
+	flags.DurationVar(&o.timeout, "timeout", 0, "the limit for tests that are run together; 0 is 10s and 4 times what they take on the unchanged backend")
 	match := flags.String("run", "", "only mutants whose `file:line: change` matches this regular expression")
 	flags.BoolVar(&o.list, "list", false, "print the mutants and test none")
 	flags.BoolVar(&o.verbose, "v", false, "print each mutant as it ends")
@@ -166,7 +168,7 @@ func measure(ctx context.Context, o *options, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	runner := &tester{scratch: scratch, pkg: t.pkg, pattern: "^TestConformance"}
+	runner := &tester{scratch: scratch, pkg: t.pkg, pattern: "^TestConformance", limit: o.timeout}
 	if o.tests == "all" {
 		runner.pattern, runner.skip = ".", "^TestSoak"
 	}
@@ -178,21 +180,19 @@ func measure(ctx context.Context, o *options, stdout io.Writer) (err error) {
 			runner.binaries = append(runner.binaries, &testBinary{dir: dir, race: true})
 		}
 	}
-	if err := runner.measure(ctx, o.timeout); err != nil {
+	if err := runner.measure(ctx, o.jobs); err != nil {
 		return err
 	}
 	for _, b := range runner.binaries {
-		race := ""
-		if b.race {
-			race = " with the race detector"
+		if !b.race {
+			fmt.Fprintf(stdout, "baseline %s: %d cases in %.1fs\n", t.relative(b.dir), len(b.cases), b.baseline.Seconds())
 		}
-		fmt.Fprintf(stdout, "baseline %s%s: %.1fs, limit %.1fs\n", t.relative(b.dir), race, b.baseline.Seconds(), b.limit.Seconds())
 	}
 	for _, line := range outdated {
 		fmt.Fprintf(stdout, "a verdict names no mutant: %s\n", line)
 	}
 	r := &report{target: t, options: o, all: all, judged: judged, out: stdout}
-	testErr := testAll(ctx, o.jobs, mutants, func(ctx context.Context, i int) error {
+	testErr := inParallel(ctx, o.jobs, len(mutants), func(ctx context.Context, i int) error {
 		m := &mutants[i]
 		v, err := runner.test(ctx, fmt.Sprintf("mutant-%d", i), m, sources[m.File])
 		if err != nil {
@@ -204,8 +204,8 @@ func measure(ctx context.Context, o *options, stdout io.Writer) (err error) {
 	return errors.Join(testErr, r.finish())
 }
 
-// testAll calls test for each mutant, so many at once, until one returns an error.
-func testAll(ctx context.Context, jobs int, mutants []mutant, test func(ctx context.Context, i int) error) error {
+// inParallel calls do for 0 to n-1, so many at once, until one returns an error.
+func inParallel(ctx context.Context, jobs, n int, do func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var workers sync.WaitGroup
@@ -213,14 +213,14 @@ func testAll(ctx context.Context, jobs int, mutants []mutant, test func(ctx cont
 	for range jobs {
 		workers.Go(func() {
 			for i := range next {
-				if err := test(ctx, i); err != nil {
+				if err := do(ctx, i); err != nil {
 					cancel(err) // the first one counts
 				}
 			}
 		})
 	}
 feed:
-	for i := range mutants {
+	for i := range n {
 		select {
 		case next <- i:
 		case <-ctx.Done():

@@ -40,7 +40,7 @@ func TestToy(t *testing.T) {
 	code, stdout, stderr := mutate(t, toy, "-jobs", "2", "-v", "-json", file, "-run", `toy\.go:(6:|13:|9: .*3)`)
 	require.Zero(t, code, stderr)
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	require.Regexp(t, `^baseline conformance/mutate/testdata/toy: \d+\.\ds, limit \d+\.\ds$`, lines[0])
+	require.Regexp(t, `^baseline conformance/mutate/testdata/toy: 3 cases in \d+\.\ds$`, lines[0])
 	place := "conformance/mutate/testdata/toy/toy.go:"
 	mutants := lines[1 : len(lines)-4]
 	slices.Sort(mutants)
@@ -54,7 +54,7 @@ func TestToy(t *testing.T) {
 		"survived " + place + "6: if n < 0 {: < -> <=",
 	}, mutants)
 	require.Equal(t, []string{
-		"6 mutants of 23 in all: 4 killed, 0 timed out, 2 survived; 1 more don't compile",
+		"6 mutants of 25 in all: 4 killed, 0 timed out, 2 survived; 1 more don't compile",
 		"of the survivors: 0 equivalent, 0 outside of the suite's rules, 2 not judged",
 		"of the 6 that a test may get to: 66.6 % (4/6)",
 		"mutation score ./testdata/toy: 66.6 % (4/6)",
@@ -72,6 +72,13 @@ func TestToy(t *testing.T) {
 	require.Len(t, result.Mutants, 7)
 	require.Contains(t, result.Mutants, struct{ File, Func, Change, Outcome, By string }{
 		"conformance/mutate/testdata/toy/toy.go", "Join", `a + b -> ""`, "killed", "TestConformance/join"})
+}
+
+// TestOtherProcess: what a test gets to in a process that it starts.
+func TestOtherProcess(t *testing.T) {
+	code, stdout, stderr := mutate(t, "-run", "42 -> 0", "-v", toy)
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "killed conformance/mutate/testdata/toy/toy.go:28: 42 -> 0 (TestConformanceProcess)\n")
 }
 
 // TestTests: what only other tests notice survives the suite.
@@ -145,7 +152,7 @@ func TestArguments(t *testing.T) {
 		{[]string{"-nonsense"}, 2, "usage: mutate"},
 		{[]string{"-help"}, 0, "usage: mutate"},
 		{[]string{"nothing"}, 1, `no backend "nothing": it must be the name of a folder in backend`},
-		{[]string{"-run", "no such change", toy}, 1, "no mutants of ./testdata/toy, of 23 in all, match -run"},
+		{[]string{"-run", "no such change", toy}, 1, "no mutants of ./testdata/toy, of 25 in all, match -run"},
 	} {
 		code, stdout, stderr := mutate(t, c.args...)
 		require.Equal(t, c.code, code, c.args)
@@ -267,12 +274,52 @@ func TestReach(t *testing.T) {
 
 func TestKillers(t *testing.T) {
 	var k killers
-	require.Empty(t, k.likely("a.go"))
-	for _, test := range []string{"TestA/read/x", "TestA/write/y", "TestA/write/z", "TestB", "TestA/close/u+v", "panic", ""} {
-		k.add("a.go", test)
+	m := &mutant{File: "a.go", Func: "f"}
+	require.Zero(t, k.kills(m, "TestA/read/x"))
+	for _, test := range []string{"TestA/read/x/1", "TestA/read/x/2", "TestA/write/y", "panic", ""} {
+		k.add(m, test)
 	}
-	require.Equal(t, "^TestA$/^write$|^TestA$/^close$|^TestA$/^read$", k.likely("a.go"))
-	require.Empty(t, k.likely("b.go"))
-	k.add("b.go", "TestA/read/one")
-	require.Equal(t, "^TestA$/^read$", k.likely("b.go"))
+	require.Equal(t, 22, k.kills(m, "TestA/read/x"))
+	require.Equal(t, 2, k.kills(&mutant{File: "a.go", Func: "g"}, "TestA/read/x"))
+	require.Zero(t, k.kills(&mutant{File: "b.go", Func: "f"}, "TestA/read/x"))
+	require.Len(t, k.count, 4)
+}
+
+func TestCaseNames(t *testing.T) {
+	require.Equal(t, []string{"TestB", "TestA/read/x", "TestA/read/y", "TestA/info"}, caseNames("--- PASS: TestB (0s)\n"+
+		"--- PASS: TestA (0s)\n    --- PASS: TestA/read (0s)\n        --- PASS: TestA/read/x (0s)\n            --- PASS: TestA/read/x/1 (0s)\n"+
+		"        --- PASS: TestA/read/y (0s)\n        --- SKIP: TestA/read/z (0s)\n    --- PASS: TestA/info (0s)\nPASS\n"))
+}
+
+func TestPatternOf(t *testing.T) {
+	var cases []*testCase
+	for _, name := range []string{"TestA/read/x", "TestA/close/u+v", "TestA/read/y", "TestB", "TestC"} {
+		cases = append(cases, &testCase{name: name})
+	}
+	require.Equal(t, `^TestA$/^read$/^(x|y)$|^TestA$/^close$/^(u\+v)$|^(TestB|TestC)$`, patternOf(cases))
+}
+
+func TestPhases(t *testing.T) {
+	line := func(from int) reach { return reach{"f.go": {{from, 1, from + 1, 1, true}, {1, 1, 99, 1, false}}} }
+	b := &testBinary{cases: []*testCase{
+		{name: "TestA", reach: line(5), seconds: 2}, {name: "TestB", reach: line(5)}, {name: "TestC", reach: line(7)},
+		{name: "TestD", reach: line(7), starts: true}, {name: "TestE", reach: line(5)},
+	}}
+	names := func(m *mutant) (names []string) {
+		for _, cases := range b.phases(m) {
+			phase := ""
+			for _, c := range cases {
+				phase += c.name[len("Test"):]
+			}
+			names = append(names, phase)
+		}
+		return names
+	}
+	m := &mutant{File: "/x/f.go", Line: 5, Column: 3}
+	require.Equal(t, []string{"BDE", "A"}, names(m))
+	b.killers.add(m, "TestE")
+	b.killers.add(m, "TestA")
+	b.killers.add(m, "TestA")
+	require.Equal(t, []string{"AE", "BD"}, names(m))
+	require.Equal(t, []string{"D"}, names(&mutant{File: "/x/f.go", Line: 30, Column: 3}))
 }

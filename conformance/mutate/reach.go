@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// reach says which blocks of the backend the tests get to. A mutant that none of
-// them gets to survives, and need not be tested.
+// reach says which blocks of the backend a test gets to. It cannot notice a mutant of
+// the others, and need not be run for it.
 type reach map[string][]block // by the file's name
 
 type block struct {

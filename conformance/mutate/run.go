@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -38,9 +37,9 @@ type verdict struct {
 // testBinary is one package whose tests are run.
 type testBinary struct {
 	dir      string
-	race     bool          // with the race detector
+	race     bool // with the race detector
+	cases    []*testCase
 	baseline time.Duration // of the unchanged backend
-	limit    time.Duration
 	killers  killers
 }
 
@@ -48,40 +47,25 @@ type testBinary struct {
 type tester struct {
 	scratch  string // a folder of its own
 	binaries []*testBinary
-	pattern  string // of -test.run
-	skip     string // of -test.skip
-	pkg      string // import path of the backend
-	reach    reach  // set by measure
+	pattern  string        // of -test.run
+	skip     string        // of -test.skip
+	pkg      string        // import path of the backend
+	limit    time.Duration // of a phase; 0 follows from what it takes
 }
 
-// measure runs the tests on the unchanged backend, and notes what they get to.
-// They must pass, and how long they take sets the limit, unless limit does.
-func (t *tester) measure(ctx context.Context, limit time.Duration) error {
-	t.reach = make(reach)
-	profile := filepath.Join(t.scratch, "profile")
+// measure runs the tests on the unchanged backend, where they must pass, and notes
+// what they get to and how long they take.
+func (t *tester) measure(ctx context.Context, jobs int) error {
+	found := make(map[string]*testBinary)
 	for _, b := range t.binaries {
-		b.limit = 30 * time.Minute
-		var build, run []string
-		if !b.race {
-			build, run = []string{"-cover", "-coverpkg=" + t.pkg}, []string{"-test.coverprofile=" + profile}
+		if same := found[b.dir]; same != nil { // with the race detector
+			b.cases, b.baseline = same.cases, same.baseline
+			continue
 		}
-		v, err := t.testOne(ctx, b, "baseline", "", build, run)
-		if err != nil {
+		if err := t.findCases(ctx, jobs, b); err != nil {
 			return err
 		}
-		if v.Outcome != survived {
-			return fmt.Errorf("%s: the unchanged backend %s:\n%s", b.dir, v.Outcome, v.Output)
-		}
-		if !b.race {
-			if err := t.reach.read(profile, t.pkg); err != nil {
-				return err
-			}
-		}
-		b.baseline = time.Duration(v.Seconds * float64(time.Second))
-		// A busy machine must not be what kills a mutant.
-		if b.limit = limit; limit == 0 {
-			b.limit = 4*b.baseline + 10*time.Second
-		}
+		found[b.dir] = b
 	}
 	return nil
 }
@@ -89,9 +73,6 @@ func (t *tester) measure(ctx context.Context, limit time.Duration) error {
 // test returns what becomes of m, a mutant of src. name is one that no other call
 // under way has.
 func (t *tester) test(ctx context.Context, name string, m *mutant, src []byte) (verdict, error) {
-	if !t.reach.has(m) {
-		return verdict{Outcome: survived, By: notReached}, nil
-	}
 	dir := filepath.Join(t.scratch, name)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return verdict{}, err
@@ -101,64 +82,97 @@ func (t *tester) test(ctx context.Context, name string, m *mutant, src []byte) (
 	if err := os.WriteFile(changed, m.apply(src), 0o600); err != nil {
 		return verdict{}, err
 	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {m.File: changed}})
+	overlay, err := t.overlay(dir, m.File, changed)
 	if err != nil {
-		return verdict{}, err
-	}
-	overlayFile := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
 		return verdict{}, err
 	}
 	var last verdict
 	seconds := 0.0
 	for _, b := range t.binaries {
-		last, err = t.testOne(ctx, b, name, m.File, []string{"-overlay", overlayFile}, nil)
+		phases := b.phases(m)
+		if len(phases) == 0 {
+			continue
+		}
+		binary := filepath.Join(dir, "test.exe")
+		out, err := t.build(ctx, b, binary, "-overlay", overlay)
 		if err != nil {
 			return verdict{}, err
 		}
-		seconds += last.Seconds
-		if last.Outcome != survived {
-			break
+		if out != "" {
+			return verdict{Outcome: noCompile, Output: out}, nil
+		}
+		for _, cases := range phases {
+			if last, err = t.run(ctx, b, binary, patternOf(cases), t.limitOf(b, cases), nil, nil); err != nil {
+				return verdict{}, err
+			}
+			seconds += last.Seconds
+			if last.Outcome != survived {
+				b.killers.add(m, last.By)
+				last.Seconds = seconds
+				return last, nil
+			}
 		}
 	}
-	last.Seconds = seconds
+	last = verdict{Outcome: survived, Seconds: seconds}
+	if !t.reached(m) {
+		last.By = notReached
+	}
 	return last, nil
+}
+
+// reached says whether a case gets to m in its own process. Of those that it starts
+// nobody knows.
+func (t *tester) reached(m *mutant) bool {
+	for _, b := range t.binaries {
+		for _, c := range b.cases {
+			if c.reach.has(m) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// limitOf is generous: a busy machine must not be what kills a mutant.
+func (t *tester) limitOf(b *testBinary, cases []*testCase) time.Duration {
+	if t.limit > 0 {
+		return t.limit
+	}
+	seconds := 10.0
+	for _, c := range cases {
+		seconds += 4 * c.seconds
+	}
+	if b.race {
+		seconds *= 10
+	}
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // A compiler's complaint; the go command has others, which are no mutant's doing.
 var complaint = regexp.MustCompile(`(?m)^\S*\.go:\d+:\d+: `)
 
-// testOne builds the test binary of b and runs its tests, with further flags: those
-// first that killed other mutants of the file, if one is named.
-func (t *tester) testOne(ctx context.Context, b *testBinary, name, file string, buildFlags, runFlags []string) (verdict, error) {
-	binary := filepath.Join(t.scratch, name+".test.exe")
-	defer os.Remove(binary)
+// build makes the test binary of b. It returns what the compiler complains of, if it
+// does.
+func (t *tester) build(ctx context.Context, b *testBinary, binary string, flags ...string) (complaints string, err error) {
 	// Without the tables for debuggers linking takes half as long.
-	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, buildFlags...)
+	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, flags...)
 	if b.race {
 		args = append(args, "-race")
 	}
 	build := exec.CommandContext(ctx, "go", append(args, ".")...)
 	build.Dir = b.dir
-	if out, err := build.CombinedOutput(); err != nil {
-		if ctx.Err() == nil && complaint.Match(out) {
-			return verdict{Outcome: noCompile, Output: string(out)}, nil
-		}
-		return verdict{}, fmt.Errorf("build the tests of %s: %w\n%s", b.dir, err, out)
+	out, err := build.CombinedOutput()
+	switch {
+	case err == nil:
+		return "", nil
+	case ctx.Err() == nil && complaint.Match(out):
+		return string(out), nil
 	}
-	if likely := b.killers.likely(file); likely != "" {
-		v, err := t.run(ctx, b, binary, likely, runFlags)
-		if err != nil || v.Outcome != survived {
-			b.killers.add(file, v.By)
-			return v, err
-		}
-	}
-	v, err := t.run(ctx, b, binary, t.pattern, runFlags)
-	b.killers.add(file, v.By)
-	return v, err
+	return "", fmt.Errorf("build the tests of %s: %w\n%s", b.dir, err, out)
 }
 
-func (t *tester) run(ctx context.Context, b *testBinary, binary, pattern string, flags []string) (verdict, error) {
+// run runs the tests that match pattern, until one fails or the limit is over.
+func (t *tester) run(ctx context.Context, b *testBinary, binary, pattern string, limit time.Duration, env, flags []string) (verdict, error) {
 	// Tests that are cut off leave files behind.
 	temp, err := os.MkdirTemp(t.scratch, "temp-")
 	if err != nil {
@@ -166,12 +180,13 @@ func (t *tester) run(ctx context.Context, b *testBinary, binary, pattern string,
 	}
 	defer os.RemoveAll(temp)
 	// The binary ends itself at the limit; if it is not even able to, it is ended.
-	limited, cancel := context.WithTimeout(ctx, b.limit+10*time.Second)
+	limited, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
-	flags = append([]string{"-test.run=" + pattern, "-test.skip=" + t.skip, "-test.failfast", "-test.timeout=" + b.limit.String()}, flags...)
+	flags = append([]string{"-test.run=" + pattern, "-test.skip=" + t.skip, "-test.failfast", "-test.timeout=" + limit.String()}, flags...)
 	test := exec.CommandContext(limited, binary, flags...)
 	test.Dir = b.dir
 	test.Env = append(os.Environ(), "TMPDIR="+temp, "TMP="+temp, "TEMP="+temp)
+	test.Env = append(test.Env, env...)
 	test.WaitDelay = 5 * time.Second // its children may hold its output
 	var output tail
 	test.Stdout, test.Stderr = &output, &output

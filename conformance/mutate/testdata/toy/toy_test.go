@@ -2,6 +2,7 @@ package toy
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 )
 
@@ -19,6 +20,21 @@ func TestConformance(t *testing.T) {
 func TestConformanceSteps(t *testing.T) {
 	if Steps(3) != 3 || os.Getenv("TOY_FAILS") != "" {
 		t.Error("not so many steps")
+	}
+}
+
+func TestConformanceProcess(t *testing.T) {
+	const inside = "TOY_INSIDE"
+	if os.Getenv(inside) != "" {
+		if Answer() != 42 {
+			t.Error("not the answer")
+		}
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestConformanceProcess$")
+	cmd.Env = append(os.Environ(), inside+"=1")
+	if err := cmd.Run(); err != nil {
+		t.Error(err)
 	}
 }
 
