@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -175,6 +176,7 @@ func (e *env) readWhileWritten(write func(setterTxn, context.Context, []backend.
 				values := e.read(c, keys)
 				most := int(begun.Load())
 				e.versionsFit(values, versions, least, most)
+				runtime.Gosched() // the writer's next step must not wait for time slices of readers
 			}
 		})
 	}
