@@ -9,6 +9,10 @@
 //	mutation score memory: 96.2 % (K/N)
 //
 // and the same without the code that no test runs, such as that of an option.
+// Whether the backend's other tests notice what survived is another question:
+//
+//	go run ./conformance/mutate -json suite.json memory
+//	go run ./conformance/mutate -tests rest -survivors suite.json memory
 //
 // Each case of the suite is first run alone on the unchanged backend, to see where it
 // gets: a mutant is tested with the cases that get to it. One where none gets counts
@@ -56,8 +60,17 @@ type options struct {
 	verbose  bool
 	race     bool
 	jsonFile string
-	sample   int
-	seed     uint64
+
+	survivorsFile string
+	sample        int
+	seed          uint64
+}
+
+// testsOf has the patterns of -tests.
+var testsOf = map[string]struct{ pattern, skip string }{
+	"suite": {"^TestConformance", ""},
+	"rest":  {".", "^(TestConformance|TestSoak)"},
+	"all":   {".", "^TestSoak"},
 }
 
 func parse(args []string, stderr io.Writer) (*options, error) {
@@ -68,7 +81,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		fmt.Fprintf(stderr, "usage: mutate [flags] BACKEND\n\nBACKEND is the name of a folder in backend, or the path of another one.\n\n")
 		flags.PrintDefaults()
 	}
-	flags.StringVar(&o.tests, "tests", "suite", "the tests that may kill: `suite` is TestConformance*, all is all but TestSoak*")
+	flags.StringVar(&o.tests, "tests", "suite", "the tests that may kill: `suite` is TestConformance*, rest is all others but TestSoak*, all is both")
+	flags.StringVar(&o.survivorsFile, "survivors", "", "only mutants that survived according to this `file`, which -json wrote")
 	flags.IntVar(&o.jobs, "jobs", max(1, runtime.NumCPU()/2), "mutants tested at once")
 	flags.DurationVar(&o.timeout, "timeout", 0, "the limit for tests that are run together; 0 is 10s and 4 times what they take on the unchanged backend")
 	match := flags.String("run", "", "only mutants whose `file:line: change` matches this regular expression")
@@ -93,8 +107,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	} else {
 		o.backend = names[0]
 	}
-	if o.tests != "suite" && o.tests != "all" {
-		wrong = append(wrong, fmt.Errorf("-tests is %q, allowed are suite and all", o.tests))
+	if _, ok := testsOf[o.tests]; !ok {
+		wrong = append(wrong, fmt.Errorf("-tests is %q, allowed are suite, rest and all", o.tests))
 	}
 	if o.jobs < 1 {
 		wrong = append(wrong, fmt.Errorf("-jobs is %d, allowed is 1 or more", o.jobs))
@@ -150,6 +164,13 @@ func measure(ctx context.Context, o *options, stdout io.Writer) (err error) {
 	mutants = slices.DeleteFunc(mutants, func(m mutant) bool {
 		return !o.match.MatchString(t.where(&m) + ": " + m.Change)
 	})
+	if o.survivorsFile != "" {
+		survivors, err := readSurvivors(o.survivorsFile)
+		if err != nil {
+			return err
+		}
+		mutants = slices.DeleteFunc(mutants, func(m mutant) bool { return !survivors[keyOf(&m)] })
+	}
 	if o.sample > 0 && o.sample < len(mutants) {
 		mutants = sample(mutants, o.sample, o.seed)
 	}
@@ -160,7 +181,7 @@ func measure(ctx context.Context, o *options, stdout io.Writer) (err error) {
 		return nil
 	}
 	if len(mutants) == 0 {
-		return fmt.Errorf("no mutants of %s, of %d in all, match -run", o.backend, all)
+		return fmt.Errorf("no mutants of %s, of %d in all, match", o.backend, all)
 	}
 
 	scratch, err := os.MkdirTemp("", "mutate-")
@@ -168,10 +189,8 @@ func measure(ctx context.Context, o *options, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	runner := &tester{scratch: scratch, pkg: t.pkg, pattern: "^TestConformance", limit: o.timeout}
-	if o.tests == "all" {
-		runner.pattern, runner.skip = ".", "^TestSoak"
-	}
+	tests := testsOf[o.tests]
+	runner := &tester{scratch: scratch, pkg: t.pkg, pattern: tests.pattern, skip: tests.skip, limit: o.timeout}
 	for _, dir := range t.tests {
 		runner.binaries = append(runner.binaries, &testBinary{dir: dir})
 	}

@@ -92,6 +92,25 @@ func TestTests(t *testing.T) {
 	require.Contains(t, stdout, "mutation score ./testdata/toy: 100.0 % (1/1), by all tests of the package\n")
 }
 
+// TestSurvivors: the other tests are asked about what the suite let live.
+func TestSurvivors(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "suite.json")
+	code, _, stderr := mutate(t, "-run", "-> 0", "-json", file, toy)
+	require.Zero(t, code, stderr)
+	code, stdout, stderr := mutate(t, "-run", "-> 0", "-survivors", file, "-tests", "rest", "-v", toy)
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "killed conformance/mutate/testdata/toy/toy.go:16: 2 * n -> 0 (TestTwice)\n")
+	require.Contains(t, stdout, "mutation score ./testdata/toy: 100.0 % (2/2), by the package's tests that are not of the suite\n")
+
+	code, _, stderr = mutate(t, "-survivors", file+"-no", toy)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "-survivors: open ")
+	require.NoError(t, os.WriteFile(file, []byte("nonsense"), 0o600))
+	code, _, stderr = mutate(t, "-survivors", file, toy)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "-survivors "+file)
+}
+
 func TestTimeLimit(t *testing.T) {
 	code, stdout, stderr := mutate(t, "-timeout", "1s", "-run", "deleted n--", toy)
 	require.Zero(t, code, stderr)
@@ -148,11 +167,11 @@ func TestArguments(t *testing.T) {
 		{nil, 2, "0 backends are named, allowed is one"},
 		{[]string{"memory", "sqlite"}, 2, "2 backends are named"},
 		{[]string{"-jobs", "0", "-sample", "-1", "-timeout", "-1s", "-tests", "some", "-run", "(", toy}, 2,
-			"-tests is \"some\", allowed are suite and all\n-jobs is 0, allowed is 1 or more\n-timeout is -1s, allowed is 0 or more\n-sample is -1, allowed is 0 or more\n-run: "},
+			"-tests is \"some\", allowed are suite, rest and all\n-jobs is 0, allowed is 1 or more\n-timeout is -1s, allowed is 0 or more\n-sample is -1, allowed is 0 or more\n-run: "},
 		{[]string{"-nonsense"}, 2, "usage: mutate"},
 		{[]string{"-help"}, 0, "usage: mutate"},
 		{[]string{"nothing"}, 1, `no backend "nothing": it must be the name of a folder in backend`},
-		{[]string{"-run", "no such change", toy}, 1, "no mutants of ./testdata/toy, of 25 in all, match -run"},
+		{[]string{"-run", "no such change", toy}, 1, "no mutants of ./testdata/toy, of 25 in all, match"},
 	} {
 		code, stdout, stderr := mutate(t, c.args...)
 		require.Equal(t, c.code, code, c.args)

@@ -92,8 +92,11 @@ func (r *report) finish() error {
 	if r.options.sample > 0 && len(r.ended) < r.all {
 		note = fmt.Sprintf(", a sample with seed %d", r.options.seed)
 	}
-	if r.options.tests == "all" {
+	switch r.options.tests {
+	case "all":
 		note += ", by all tests of the package"
+	case "rest":
+		note += ", by the package's tests that are not of the suite"
 	}
 	fmt.Fprintf(r.out, "mutation score %s: %s %% (%d/%d)%s\n", r.options.backend, percent(dead, counted), dead, counted, note)
 	if r.options.jsonFile == "" {
@@ -110,6 +113,25 @@ func (r *report) finish() error {
 		return err
 	}
 	return os.WriteFile(r.options.jsonFile, append(text, '\n'), 0o644)
+}
+
+// readSurvivors returns the mutants that survived according to a file of finish.
+func readSurvivors(file string) (map[judgementKey]bool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("-survivors: %w", err)
+	}
+	var result struct{ Mutants []ended }
+	if err := json.Unmarshal(text, &result); err != nil {
+		return nil, fmt.Errorf("-survivors %s: %w", file, err)
+	}
+	survivors := make(map[judgementKey]bool)
+	for _, e := range result.Mutants {
+		if e.Outcome == survived {
+			survivors[keyOf(&e.mutant)] = true
+		}
+	}
+	return survivors, nil
 }
 
 // percent rounds down: 100.0 is none left.
