@@ -189,6 +189,10 @@ func measure(ctx context.Context, o *options, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	// Tests of another user's rights have to get in.
+	if err := os.Chmod(scratch, 0o755); err != nil {
+		return err
+	}
 	tests := testsOf[o.tests]
 	runner := &tester{scratch: scratch, pkg: t.pkg, pattern: tests.pattern, skip: tests.skip, limit: o.timeout}
 	for _, dir := range t.tests {

@@ -179,6 +179,9 @@ func (t *tester) run(ctx context.Context, b *testBinary, binary, pattern string,
 		return verdict{}, err
 	}
 	defer os.RemoveAll(temp)
+	if err := os.Chmod(temp, 0o755); err != nil {
+		return verdict{}, err
+	}
 	// The binary ends itself at the limit; if it is not even able to, it is ended.
 	limited, cancel := context.WithTimeout(ctx, limit+10*time.Second)
 	defer cancel()
