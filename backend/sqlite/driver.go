@@ -44,6 +44,7 @@ type conn struct {
 	commit    *sqlite.Stmt
 	lend      lender
 	isReady   bool
+	fault     func() error // Options.fault
 }
 
 // openConn opens the file, which must exist; it neither locks nor reads it.
@@ -68,7 +69,7 @@ func openConn(path string, o *Options, readOnly bool) (*conn, error) {
 	// A lock that is taken is reported at once; untilFree does the waiting, under
 	// the caller's context.
 	db.SetBusyTimeout(0)
-	return &conn{db: db}, nil
+	return &conn{db: db, fault: o.fault}, nil
 }
 
 // ready sets the connection up and makes its statements, once. It reads the
@@ -113,7 +114,7 @@ func (c *conn) setUp(o *Options) error {
 func (c *conn) prepare(readOnly bool) (err error) {
 	prepare := func(to **sqlite.Stmt, query string) {
 		if err == nil && *to == nil {
-			*to, err = c.db.Prepare(query)
+			*to, err = c.statement(query)
 		}
 	}
 	prepare(&c.begin, "BEGIN")
@@ -133,51 +134,80 @@ func (c *conn) prepare(readOnly bool) (err error) {
 func (c *conn) close() error { return c.db.Close() }
 
 // exec runs a statement that is needed once.
-func (c *conn) exec(query string) error {
-	return sqlitex.ExecuteTransient(c.db, query, nil)
+func (c *conn) exec(query string) error { return c.once(query, nil) }
+
+// once runs a statement and calls row for each row of its result.
+func (c *conn) once(query string, row func(stmt *sqlite.Stmt)) error {
+	if err := c.failing(); err != nil {
+		return err
+	}
+	return sqlitex.ExecuteTransient(c.db, query, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		if row != nil {
+			row(stmt)
+		}
+		return nil
+	}})
+}
+
+// statement returns a statement that the driver keeps.
+func (c *conn) statement(query string) (*sqlite.Stmt, error) {
+	if err := c.failing(); err != nil {
+		return nil, err
+	}
+	return c.db.Prepare(query)
+}
+
+// step goes to the next row.
+func (c *conn) step(stmt *sqlite.Stmt) (row bool, err error) {
+	if err := c.failing(); err != nil {
+		return false, err
+	}
+	return stmt.Step()
+}
+
+// failing is what a test lets the next call of SQLite return.
+func (c *conn) failing() error {
+	if c.fault == nil {
+		return nil
+	}
+	return c.fault()
 }
 
 // text and number return the first column of the first row.
 func (c *conn) text(query string) (s string, err error) {
-	err = sqlitex.ExecuteTransient(c.db, query, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
-		s = stmt.ColumnText(0)
-		return nil
-	}})
+	err = c.once(query, func(stmt *sqlite.Stmt) { s = stmt.ColumnText(0) })
 	return s, err
 }
 
 func (c *conn) number(query string) (n int64, err error) {
-	err = sqlitex.ExecuteTransient(c.db, query, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
-		n = stmt.ColumnInt64(0)
-		return nil
-	}})
+	err = c.once(query, func(stmt *sqlite.Stmt) { n = stmt.ColumnInt64(0) })
 	return n, err
 }
 
-func run(stmt *sqlite.Stmt) error {
-	_, err := stmt.Step()
+func (c *conn) run(stmt *sqlite.Stmt) error {
+	_, err := c.step(stmt)
 	return errors.Join(err, stmt.Reset())
 }
 
 // beginRead begins a read transaction and fixes what it sees.
 func (c *conn) beginRead() error {
-	if err := run(c.begin); err != nil {
+	if err := c.run(c.begin); err != nil {
 		return err
 	}
 	// BEGIN alone defers the lock, and so the moment of the snapshot, to the
 	// first read. A lock that is taken must come up here, before any visit.
-	if err := run(c.snapshot); err != nil {
+	if err := c.run(c.snapshot); err != nil {
 		return errors.Join(err, c.end())
 	}
 	return nil
 }
 
 // beginWrite begins a transaction and takes the write lock.
-func (c *conn) beginWrite() error { return run(c.immediate) }
+func (c *conn) beginWrite() error { return c.run(c.immediate) }
 
 // commitWrite ends the transaction of beginWrite. After an error it may be
 // stored or not; end must follow.
-func (c *conn) commitWrite() error { return run(c.commit) }
+func (c *conn) commitWrite() error { return c.run(c.commit) }
 
 // checkpoint moves the log into the file and leaves it empty. While somebody
 // reads from the log it moves what it can and reports a lock that is taken.
@@ -207,13 +237,13 @@ func (c *conn) inTransaction() bool { return !c.db.AutocommitEnabled() }
 
 // endRead is end for a read transaction that went well, over a statement that is
 // prepared already.
-func (c *conn) endRead() error { return run(c.commit) }
+func (c *conn) endRead() error { return c.run(c.commit) }
 
 // lookup calls visit if the key is stored. It returns visit's error apart. After
 // an error, too, another lookup may follow in the same transaction.
 func (c *conn) lookup(key *backend.Key, i int, visit func(int, []byte) error) (visitErr, err error) {
 	c.get.BindBytes(1, key[:])
-	found, err := c.get.Step()
+	found, err := c.step(c.get)
 	if err != nil {
 		return nil, err
 	}
@@ -260,6 +290,6 @@ func (l *lender) Write(value []byte) (int, error) {
 func (c *conn) store(item *backend.Item) error {
 	c.set.BindBytes(1, item.Key[:])
 	c.set.BindBytes(2, item.Value)
-	err := run(c.set)
+	err := c.run(c.set)
 	return errors.Join(err, c.set.ClearBindings()) // frees the copy of the value
 }

@@ -15,7 +15,7 @@ import (
 // scan visits the rows behind the one with id after, at most limit of them, and
 // returns the id of the last. It returns visit's error apart.
 func (c *conn) scan(ctx context.Context, after int64, limit, head int, visit func(backend.Entry) error) (rows int, last int64, visitErr, err error) {
-	stmt, err := c.db.Prepare(sqlScan)
+	stmt, err := c.statement(sqlScan)
 	if err != nil {
 		return 0, after, nil, err
 	}
@@ -34,7 +34,7 @@ func (c *conn) scan(ctx context.Context, after int64, limit, head int, visit fun
 		if err := ctx.Err(); err != nil {
 			return rows, last, nil, err
 		}
-		more, err := stmt.Step()
+		more, err := c.step(stmt)
 		if err != nil || !more {
 			return rows, last, nil, err
 		}
@@ -51,12 +51,12 @@ func (c *conn) scan(ctx context.Context, after int64, limit, head int, visit fun
 
 // remove deletes an entry and says whether there was one; beginWrite came before.
 func (c *conn) remove(key *backend.Key) (removed bool, err error) {
-	stmt, err := c.db.Prepare(sqlDelete)
+	stmt, err := c.statement(sqlDelete)
 	if err != nil {
 		return false, err
 	}
 	stmt.BindBytes(1, key[:])
-	err = run(stmt)
+	err = c.run(stmt)
 	return err == nil && c.db.Changes() > 0, err
 }
 

@@ -70,6 +70,8 @@ type Options struct {
 	// DisableMmap reads without a memory map: a failing disk is an error then and
 	// no SIGBUS, and reading takes up to twice as long.
 	DisableMmap bool
+
+	fault func() error // of tests: called before each call of SQLite, which it may replace
 }
 
 const (
