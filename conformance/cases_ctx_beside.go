@@ -32,6 +32,48 @@ func ctxSetBesideVisit(e *env) {
 	e.allOrNone(c, action, other, nil, written)
 }
 
+// ctxBesideClose: while Close waits for a visit, other calls may be turned away or
+// served, but not held up beyond the end of their context. A read-write lock that each
+// call holds for reading, and Close for writing, does that.
+func ctxBesideClose(e *env) {
+	c := e.cache()
+	items, other := e.batch(e.keys("a", 3), 1), e.batch(e.keys("b", 3), 1)
+	e.set(c, items)
+	calls := []struct {
+		name string
+		do   func(ctx context.Context) error
+	}{
+		{"GetMany", func(ctx context.Context) error {
+			return c.GetMany(ctx, keysOf(other), func(int, []byte) error { return nil })
+		}},
+		{"SetMany", func(ctx context.Context) error { return c.SetMany(ctx, other) }},
+		{"Txn", func(ctx context.Context) error { return setInTxn(c, ctx, other) }},
+	}
+	var closed <-chan struct{}
+	visits := 0
+	err := c.GetMany(e.ctx, keysOf(items), func(int, []byte) error {
+		if visits++; visits > 1 {
+			return nil
+		}
+		closed = e.background(func() { e.close(c) })
+		<-time.After(grace) // Close waits by then
+		for _, call := range calls {
+			action := call.name + " that is cancelled while Close waits for another goroutine's visit"
+			ctx, cancel := context.WithCancel(e.ctx)
+			timer := time.AfterFunc(grace, cancel)
+			var err error
+			e.within(e.runner.patience, "X2", action, func() { err = call.do(ctx) })
+			timer.Stop()
+			cancel()
+			e.check(err == nil || errors.Is(err, context.Canceled) || errors.Is(err, backend.ErrClosed), "X2", action,
+				"nil, ErrClosed, or an error that wraps ctx.Err()", errText(err))
+		}
+		return nil
+	})
+	<-closed
+	e.check(err == nil, "C2", "GetMany during which Close is called", "nil", errText(err))
+}
+
 // ctxLeft: a write may go on for a while when its caller has gone, but not into
 // what the same handle writes afterwards.
 func ctxLeft(e *env) {

@@ -166,6 +166,25 @@ var ctxMutants = []mutant{
 				return c.SetMany(ctx, items)
 			}
 		})},
+	{name: "lets calls wait for a Close that waits", hangs: []string{"ctx/beside-close"}, may: []string{"close/*", "*/close-waits"},
+		suite: overMap(func(c *mapCache, b *broken) {
+			var calls sync.RWMutex
+			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
+				calls.RLock()
+				defer calls.RUnlock()
+				return c.GetMany(ctx, keys, visit)
+			}
+			b.set = func(ctx ctxT, items itemsT) error {
+				calls.RLock()
+				defer calls.RUnlock()
+				return c.SetMany(ctx, items)
+			}
+			b.close = func() error {
+				calls.Lock()
+				defer calls.Unlock()
+				return c.Close()
+			}
+		})},
 	{name: "waits for a slow store without regard to ctx", hangs: []string{"ctx/slow"}, may: []string{"drop/slow"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.set = func(ctx ctxT, items itemsT) error {

@@ -2,7 +2,6 @@
 package custombackend
 
 import (
-	"cmp"
 	"context"
 	"encoding/gob"
 	"errors"
@@ -17,10 +16,10 @@ import (
 // Cache is a directory, and in memory what was read from it.
 type Cache struct {
 	dir    string
-	calls  sync.RWMutex // calls hold it for reading, so that Close waits for them
+	calls  sync.WaitGroup // those that are running
+	mu     sync.Mutex     // guards what follows
 	closed bool
-	mu     sync.Mutex // guards next, the first file that was not read yet, and values
-	next   int
+	next   int // the first file that was not read yet
 	values map[backend.Key][]byte
 }
 
@@ -36,8 +35,10 @@ func (c *Cache) Info() backend.Info {
 
 // GetMany visits what it finds.
 func (c *Cache) GetMany(ctx context.Context, keys []backend.Key, visit func(i int, value []byte) error) error {
-	c.calls.RLock()
-	defer c.calls.RUnlock()
+	if err := c.enter(); err != nil {
+		return err
+	}
+	defer c.calls.Done()
 	found, _, err := c.find(ctx, keys)
 	for i := 0; err == nil && i < len(found); i++ {
 		if err = ctx.Err(); err == nil && found[i] != nil { // nil is missing
@@ -55,8 +56,8 @@ func (c *Cache) GetMany(ctx context.Context, keys []backend.Key, visit func(i in
 
 // find reads the files that are new since the last call, then looks for keys.
 func (c *Cache) find(ctx context.Context, keys []backend.Key) (found [][]byte, next int, err error) {
-	if err := ctx.Err(); err != nil || c.closed {
-		return nil, 0, cmp.Or(err, backend.ErrClosed)
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,8 +84,10 @@ func (c *Cache) find(ctx context.Context, keys []backend.Key) (found [][]byte, n
 
 // SetMany fills a file under another name, then gives it the first free number.
 func (c *Cache) SetMany(ctx context.Context, items []backend.Item) error {
-	c.calls.RLock()
-	defer c.calls.RUnlock()
+	if err := c.enter(); err != nil {
+		return err
+	}
+	defer c.calls.Done()
 	_, next, err := c.find(ctx, nil) // the first number that is free
 	if err = errors.Join(err, c.Info().Check(items)); err != nil || len(items) == 0 {
 		return err
@@ -108,11 +111,23 @@ func (c *Cache) Txn(ctx context.Context, fn func(tx backend.Txn) error) error {
 	return backend.BufferedTxn(ctx, c, fn)
 }
 
-// Close waits for the calls that are running.
+// enter begins a call; c.calls.Done must follow.
+func (c *Cache) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return backend.ErrClosed
+	}
+	c.calls.Add(1)
+	return nil
+}
+
+// Close lets nobody in any more and waits for the calls that are running.
 func (c *Cache) Close() error {
-	c.calls.Lock()
-	defer c.calls.Unlock()
+	c.mu.Lock()
 	c.closed = true
+	c.mu.Unlock()
+	c.calls.Wait()
 	return nil
 }
 
