@@ -21,6 +21,8 @@ var ctxCases = []testcase{
 	{name: "ctx/ends-at-each-look-txn", rules: "X2 S1 T3", fn: ctxEndsAtEachLookTxn},
 	{name: "ctx/set-beside-visit", rules: "X2 X3", fn: ctxSetBesideVisit},
 	{name: "ctx/beside-close", rules: "X2", fn: ctxBesideClose},
+	{name: "ctx/get-beside-visits", rules: "G1 X2", fn: ctxGetBesideVisits},
+	{name: "ctx/behind-locked", rules: "S1 S3 X2", needs: []need{needFault}, fn: ctxBehindLocked},
 	{name: "ctx/left", rules: "S4", fn: ctxLeft},
 	{name: "ctx/ends-in-fn", rules: "X1 X2 T3", fn: ctxEndsInFn},
 	{name: "ctx/ends-after", rules: "X2 S9", fn: ctxEndsAfter},

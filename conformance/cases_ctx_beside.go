@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/embedonce/embedonce/backend"
@@ -72,6 +73,75 @@ func ctxBesideClose(e *env) {
 	})
 	<-closed
 	e.check(err == nil, "C2", "GetMany during which Close is called", "nil", errText(err))
+}
+
+// ctxGetBesideVisits: with as many visits under way as the store says it reads at once,
+// one more GetMany may have to wait. If its context ends meanwhile, what is stored must
+// not look as if it were missing.
+func ctxGetBesideVisits(e *env) {
+	c := e.cache()
+	items := e.batch(e.keys("a", 3), 1)
+	e.set(c, items)
+	release := make(chan struct{})
+	free := sync.OnceFunc(func() { close(release) })
+	defer free()
+	var visits []<-chan struct{}
+	inside := make(chan struct{}, 16)
+	for range min(max(1, c.Info().Readers), cap(inside)) {
+		visits = append(visits, e.background(func() {
+			seen := 0
+			err := c.GetMany(e.ctx, keysOf(items), func(int, []byte) error {
+				if seen++; seen == 1 {
+					inside <- struct{}{}
+					<-release
+				}
+				return nil
+			})
+			e.check(err == nil && seen == len(items), "G1", "GetMany whose visit takes its time", "nil and every key", fmt.Sprintf("%s and %d of %d keys", errText(err), seen, len(items)))
+		}))
+	}
+	for range visits {
+		select {
+		case <-inside:
+		case <-time.After(grace): // Info.Readers is advice
+		}
+	}
+	action := "GetMany that is cancelled beside as many visits as Info().Readers"
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	timer := time.AfterFunc(grace, cancel)
+	defer timer.Stop()
+	found, err := 0, error(nil)
+	e.within(e.runner.patience, "X2", action, func() {
+		err = c.GetMany(ctx, keysOf(items), func(int, []byte) error { found++; return nil })
+	})
+	e.check(err == nil && found == len(items) || errors.Is(err, context.Canceled), "G1", action,
+		"every key and nil, or an error that wraps ctx.Err()", fmt.Sprintf("%d of %d keys and %s", found, len(items), errText(err)))
+	free()
+	for _, done := range visits {
+		<-done
+	}
+	e.usable(c, "X2", action)
+}
+
+// ctxBehindLocked: one write waits for a lock that somebody else has, and another one of
+// the same handle behind it, until its context ends.
+func ctxBehindLocked(e *env) {
+	location := e.location()
+	c := e.open(location)
+	first, second := e.batch(e.keys("a", e.atMost(20)), 1), e.batch(e.keys("b", e.atMost(20)), 1)
+	undo := e.fault(location, Fault{Kind: Locked})
+	var firstErr error
+	waits := e.background(func() { firstErr = c.SetMany(e.ctx, first) })
+	<-time.After(grace) // it waits by then
+	action := "SetMany with a deadline of 50 ms behind one that waits for a lock"
+	err := e.withDeadline(action, func(ctx context.Context) error { return c.SetMany(ctx, second) })
+	e.within(e.runner.patience, "X3", "SetMany while the store is locked", func() { <-waits })
+	undo()
+	e.settle(c)
+	e.allOrNone(c, action, second, nil, err)
+	e.allOrNone(c, "SetMany while the store is locked", first, nil, firstErr)
+	e.usable(c, "X3", action)
 }
 
 // ctxLeft: a write may go on for a while when its caller has gone, but not into

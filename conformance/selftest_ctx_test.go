@@ -166,6 +166,36 @@ var ctxMutants = []mutant{
 				return c.SetMany(ctx, items)
 			}
 		})},
+	{name: "finds nothing for a reader that waits no more", must: []string{"ctx/get-beside-visits"}, may: []string{"ctx/*"},
+		suite: overMap(func(c *mapCache, b *broken) {
+			reading := make(chan struct{}, 1)
+			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
+				select {
+				case reading <- struct{}{}:
+				case <-ctx.Done():
+					return nil
+				}
+				defer func() { <-reading }()
+				return c.GetMany(ctx, keys, visit)
+			}
+		})},
+	{name: "says nil to a writer that waits no more", must: []string{"ctx/behind-locked"}, may: []string{"ctx/*", "drop/*"},
+		suite: overMap(func(c *mapCache, b *broken) {
+			writing := make(chan struct{}, 1)
+			b.set = func(ctx ctxT, items itemsT) error {
+				select {
+				case writing <- struct{}{}:
+				case <-ctx.Done():
+					return nil
+				}
+				defer func() { <-writing }()
+				err := c.SetMany(ctx, items)
+				if errors.Is(err, errLocked) {
+					asleep(200 * time.Millisecond) // the next one waits longer than its deadline
+				}
+				return err
+			}
+		})},
 	{name: "lets calls wait for a Close that waits", hangs: []string{"ctx/beside-close"}, may: []string{"close/*", "*/close-waits"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			var calls sync.RWMutex
