@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,8 +13,8 @@ import (
 )
 
 var foreignCases = []testcase{
-	{name: "foreign/wrong-type", rules: "G5 G6 S2", needs: []need{needPlant}, fn: func(e *env) { e.planted(WrongType) }},
-	{name: "foreign/empty", rules: "G5 G6 S2", needs: []need{needPlant}, fn: func(e *env) { e.planted(Empty) }},
+	{name: "foreign/wrong-type", rules: "G5 G6 G7 S2", needs: []need{needPlant}, fn: func(e *env) { e.planted(WrongType) }},
+	{name: "foreign/empty", rules: "G5 G6 G7 S2", needs: []need{needPlant}, fn: func(e *env) { e.planted(Empty) }},
 	{name: "foreign/in-txn", rules: "T2 G5 S2", needs: []need{needPlant}, fn: foreignInTxn},
 	{name: "foreign/wrong-type-to-client", rules: "G5 G6 S2", needs: []need{needPlant}, fn: func(e *env) { e.plantedForClient(WrongType) }},
 	{name: "foreign/empty-to-client", rules: "G5 G6 S2", needs: []need{needPlant}, fn: func(e *env) { e.plantedForClient(Empty) }},
@@ -70,6 +71,21 @@ func (e *env) planted(what Foreign) {
 			e.check(n > 0, "G5", action, "a visit for each", fmt.Sprintf("index %d is not visited", i))
 			e.check(n == 1 || slices.Contains(bad, i), "G8", action, "one visit for each accepted index", fmt.Sprintf("%d visits of index %d", n, i))
 		}
+	}
+	for _, at := range bad {
+		stop, stopped, more := &visitError{at}, false, 0
+		err := c.GetMany(e.ctx, keys, func(i int, _ []byte) error {
+			if stopped {
+				more++
+			}
+			if i == at {
+				stopped = true
+				return stop
+			}
+			return nil
+		})
+		e.check(errors.Is(err, stop), "G7", action+", and visit fails there", "an error that wraps that of visit", errText(err))
+		e.check(more == 0, "G7", action+", and visit fails there", "no further visit", fmt.Sprintf("%d", more))
 	}
 	healed := e.batch(keys, 2)
 	e.set(c, healed)

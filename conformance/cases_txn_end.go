@@ -35,13 +35,24 @@ func txnPanic(e *env) {
 	n := e.atMost(512)
 	before := e.batch(e.keys("a", n/2), 1)
 	e.set(c, before)
-	for _, value := range []any{"a string", &visitError{3}, error(&visitError{4})} {
+	read := e.batch(e.keys("b", 3), 1)
+	e.set(c, read)
+	inVisit := &visitError{5}
+	for _, value := range []any{"a string", &visitError{3}, error(&visitError{4}), inVisit} {
 		items := e.batch(e.keys("a", n), 2)
 		var got any
 		func() {
 			defer func() { got = recover() }()
 			err := c.Txn(e.ctx, func(tx backend.Txn) error {
 				e.set(tx, items)
+				if own := goroutineID(); value == any(inVisit) {
+					_ = tx.GetMany(e.ctx, keysOf(read), func(int, []byte) error {
+						if goroutineID() == own { // on another one it would end the process (rule G3)
+							panic(value)
+						}
+						return nil
+					})
+				}
 				panic(value)
 			})
 			e.broken("T5", "Txn whose fn panics", "the panic", "Txn returned "+errText(err))
@@ -49,6 +60,9 @@ func txnPanic(e *env) {
 		e.check(got == value, "T5", "Txn whose fn panics", "the same value from recover", fmt.Sprintf("%T", got))
 		e.stored(c, "T5", "Txn whose fn panics", before)
 		e.absent(c, "T5", "Txn whose fn panics", keysOf(items)[n/2:])
+	}
+	for range 3 { // whichever connection has the turn
+		e.stored(c, "T5", "Txn whose fn panics", read)
 	}
 	e.usable(c, "T5", "a panic in a transaction")
 }

@@ -184,7 +184,7 @@ var batchMutants = []mutant{
 				return c.SetMany(ctx, items)
 			}
 		})},
-	{name: "reads while it visits", must: []string{"batch/written-while-read"}, may: []string{"batch/*", "soak/*", "close/waits-for-get"},
+	{name: "reads while it visits", must: []string{"batch/written-while-read"}, may: []string{"batch/*", "soak/*", "close/waits-for-get", "ctx/beside-close"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
 				if len(keys) == 0 {

@@ -326,7 +326,7 @@ var closeMutants = []mutant{
 				return c.info
 			}
 		})},
-	{name: "leaves a goroutine when visit stops a read", must: []string{"close/leaves-nothing", "read/visit-error"}, may: []string{"read/*", "txn/visit-rules", "ctx/cut", "drop/cut", "close/then-closed"},
+	{name: "leaves a goroutine when visit stops a read", must: []string{"close/leaves-nothing", "read/visit-error"}, may: []string{"read/*", "txn/visit-rules", "ctx/cut", "drop/cut", "close/then-closed", "foreign/*", "txn/panic", "ctx/beside-close"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
 				done := make(chan struct{})

@@ -218,7 +218,19 @@ var readMutants = []mutant{
 				})
 			}
 		})},
-	{name: "swallows visit's error", must: []string{"read/visit-error", "read/after-visit-error", "read/visit-error-of-context"}, may: []string{"txn/visit-rules"},
+	{name: "goes on when visit fails at a wrong type", must: []string{"foreign/wrong-type"},
+		suite: overMap(func(c *mapCache, b *broken) {
+			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
+				return c.GetMany(ctx, keys, func(i int, value []byte) error {
+					err := visit(i, value)
+					if value == nil {
+						err = nil
+					}
+					return err
+				})
+			}
+		})},
+	{name: "swallows visit's error", must: []string{"read/visit-error", "read/after-visit-error", "read/visit-error-of-context"}, may: []string{"txn/visit-rules", "foreign/*"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
 				stop := errors.New("stop")
@@ -234,7 +246,7 @@ var readMutants = []mutant{
 				return err
 			}
 		})},
-	{name: "hides visit's error behind its own", must: []string{"read/visit-error", "read/visit-error-of-context"}, may: []string{"txn/visit-rules", "read/after-visit-error"},
+	{name: "hides visit's error behind its own", must: []string{"read/visit-error", "read/visit-error-of-context"}, may: []string{"txn/visit-rules", "read/after-visit-error", "foreign/*"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
 				return c.GetMany(ctx, keys, func(i int, value []byte) error {
@@ -246,7 +258,7 @@ var readMutants = []mutant{
 				})
 			}
 		})},
-	{name: "goes on after visit's error", must: []string{"read/visit-error", "read/visit-error-of-context"}, may: []string{"txn/visit-rules"},
+	{name: "goes on after visit's error", must: []string{"read/visit-error", "read/visit-error-of-context"}, may: []string{"txn/visit-rules", "foreign/*"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
 				var first error

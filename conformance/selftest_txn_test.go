@@ -195,6 +195,24 @@ var txnMutants = []mutant{
 				return err
 			}
 		})},
+	{name: "can't read any more after a panic in a transaction's visit", must: []string{"txn/panic"}, may: []string{"txn/*"},
+		suite: overMap(func(c *mapCache, b *broken) {
+			var stuck atomic.Bool
+			b.get = func(ctx ctxT, keys keysT, visit visitT) error {
+				if stuck.Load() {
+					return errors.New("a statement is still open")
+				}
+				ended := false
+				defer func() {
+					if !ended {
+						stuck.Store(true)
+					}
+				}()
+				err := c.GetMany(ctx, keys, visit)
+				ended = true
+				return err
+			}
+		})},
 	{name: "makes an error of a panic", must: []string{"txn/panic"}, may: []string{"txn/*"},
 		suite: withTxn(func(c *mapCache) txnT {
 			return func(ctx ctxT, fn func(backend.Txn) error) (err error) {
