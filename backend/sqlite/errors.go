@@ -15,6 +15,14 @@ func (c *Cache) fail(doing string, err error) error {
 	return fmt.Errorf("sqlite: %s: %s: %w", c.path, doing, explain(err))
 }
 
+// failOrEnded is fail, or ended if ctx has: then that is what the caller asks about.
+func (c *Cache) failOrEnded(ctx context.Context, doing string, err error) error {
+	if ctx.Err() != nil {
+		return c.ended(ctx, doing, err)
+	}
+	return c.fail(doing, err)
+}
+
 func explain(err error) error {
 	switch failureOf(err) {
 	case busyFailure:

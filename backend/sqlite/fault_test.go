@@ -284,3 +284,37 @@ func TestUntilFree(t *testing.T) {
 		require.Zero(t, left)
 	})
 }
+
+// lateEnd is a context that has ended from the look after so many on.
+type lateEnd struct {
+	context.Context
+	looks int
+}
+
+func (l *lateEnd) Err() error {
+	if l.looks--; l.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestContextThatEndsWhileTheFileIsAway: the end of the context comes out whatever else is
+// wrong by then.
+func TestContextThatEndsWhileTheFileIsAway(t *testing.T) {
+	path := testPath(t)
+	c := openTest(t, path, nil)
+	require.NoError(t, c.SetMany(ctxb, testItems(0, 3, 'a'))) // and no reader is open
+	require.NoError(t, os.Rename(path, path+".away"))
+	defer func() { require.NoError(t, os.Rename(path+".away", path)) }()
+	ended := 0
+	for looks := range 10 {
+		ctx := &lateEnd{ctxb, looks}
+		err := c.GetMany(ctx, testKeys(3), func(int, []byte) error { return nil })
+		require.Error(t, err)
+		if ctx.looks < 0 { // the call has seen the end
+			require.ErrorIs(t, err, context.Canceled, "it ends after %d looks", looks)
+			ended++
+		}
+	}
+	require.Greater(t, ended, 2)
+}

@@ -30,6 +30,9 @@ func makeFile(path string, readOnly bool) error {
 		// SQLite takes it for an empty file, because on macOS it makes such files.
 		return fmt.Errorf("%w: file is not a database", backend.ErrCorrupt)
 	case err == nil:
+		// Another handle may have made it just now, and not closed it yet.
+		creating.Lock()
+		defer creating.Unlock()
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)

@@ -98,12 +98,12 @@ func (c *Cache) beginRead(ctx context.Context) (*conn, error) {
 	if r == nil {
 		var err error
 		if r, err = openConn(c.path, &c.options, true); err != nil {
-			return nil, c.fail("open for reading", err)
+			return nil, c.failOrEnded(ctx, "open for reading", err)
 		}
 		if c.identity != nil {
 			if err := c.checkInPlace(); err != nil {
 				_ = r.close()
-				return nil, c.fail("open for reading", err)
+				return nil, c.failOrEnded(ctx, "open for reading", err)
 			}
 		}
 	}
@@ -117,10 +117,7 @@ func (c *Cache) beginRead(ctx context.Context) (*conn, error) {
 		return r, nil
 	}
 	c.putReader(r, false)
-	if ctx.Err() != nil {
-		return nil, c.ended(ctx, "read", err)
-	}
-	return nil, c.fail("read", err)
+	return nil, c.failOrEnded(ctx, "read", err)
 }
 
 func (c *Cache) idleReader() *conn {

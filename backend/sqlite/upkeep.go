@@ -63,10 +63,8 @@ func (c *Cache) read(ctx context.Context, doing string, work func(r *conn) (call
 		switch {
 		case callerErr != nil:
 			return fmt.Errorf("sqlite: visit: %w", callerErr)
-		case err != nil && ctx.Err() != nil:
-			return c.ended(ctx, doing, err)
 		case err != nil:
-			return c.fail(doing, err)
+			return c.failOrEnded(ctx, doing, err)
 		}
 		return nil
 	})

@@ -55,15 +55,11 @@ func (c *Cache) write(ctx context.Context, doing string, work func(w *conn) erro
 		return c.ended(ctx, "wait for other writes", nil)
 	}
 	defer c.writing.leave()
-	err := c.transact(ctx, start, work)
-	switch {
-	case err == nil:
-		c.shortenLog(ctx)
-		return nil
-	case ctx.Err() != nil:
-		return c.ended(ctx, doing, err)
+	if err := c.transact(ctx, start, work); err != nil {
+		return c.failOrEnded(ctx, doing, err)
 	}
-	return c.fail(doing, err)
+	c.shortenLog(ctx)
+	return nil
 }
 
 // transact runs work in one transaction; the caller has passed c.writing.
