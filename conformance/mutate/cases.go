@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// testCase is what can be run alone: a test, or a subtest down to caseDepth.
+// testCase is what can be run alone: a test, or one case of the suite.
 type testCase struct {
 	name    string
 	reach   reach
@@ -24,17 +24,23 @@ type testCase struct {
 	starts bool
 }
 
-// caseDepth is that of TestConformance/group/case.
-const caseDepth = 3
+const (
+	suitePrefix = "TestConformance"
+	caseDepth   = 3 // TestConformance/group/case
+)
 
 // mayReach says whether a mutant can change what the case sees.
 func (c *testCase) mayReach(m *mutant) bool { return c.starts || c.reach.has(m) }
 
 var passedTest = regexp.MustCompile(`(?m)^\s*--- PASS: (\S+)`)
 
-// caseName cuts a test's name to that of the case it belongs to.
+// caseName cuts a test's name to that of the case it belongs to. Subtests of other tests
+// may have a seed in their name.
 func caseName(test string) string {
 	parts := strings.Split(test, "/")
+	if !strings.HasPrefix(test, suitePrefix) {
+		return parts[0]
+	}
 	return strings.Join(parts[:min(caseDepth, len(parts))], "/")
 }
 

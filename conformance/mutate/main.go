@@ -17,8 +17,9 @@
 // Each case of the suite is first run alone on the unchanged backend, to see where it
 // gets: a mutant is tested with the cases that get to it. One where none gets counts
 // as survived, one that is stopped at the time limit as killed, one that doesn't
-// compile as nothing. The checkout is never changed: the go command gets the changed
-// file as an overlay. What somebody judged of a survivor is in verdicts/.
+// compile as nothing. The go command gets the changed file as an overlay; but the tests
+// run in the package's folder, where a mutant may leave files, which can fail later ones:
+// give it a clone. What somebody judged of a survivor is in verdicts/.
 //
 // Give it a machine that does nothing else: a test that fails because others are
 // busy counts as a kill. -json keeps what the tests printed.
@@ -68,8 +69,8 @@ type options struct {
 
 // testsOf has the patterns of -tests.
 var testsOf = map[string]struct{ pattern, skip string }{
-	"suite": {"^TestConformance", ""},
-	"rest":  {".", "^(TestConformance|TestSoak)"},
+	"suite": {"^" + suitePrefix, ""},
+	"rest":  {".", "^(" + suitePrefix + "|TestSoak)"},
 	"all":   {".", "^TestSoak"},
 }
 

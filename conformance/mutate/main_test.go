@@ -294,20 +294,20 @@ func TestReach(t *testing.T) {
 func TestKillers(t *testing.T) {
 	var k killers
 	m := &mutant{File: "a.go", Func: "f"}
-	require.Zero(t, k.kills(m, "TestA/read/x"))
-	for _, test := range []string{"TestA/read/x/1", "TestA/read/x/2", "TestA/write/y", "panic", ""} {
+	require.Zero(t, k.kills(m, "TestConformanceA/read/x"))
+	for _, test := range []string{"TestConformanceA/read/x/1", "TestConformanceA/read/x/2", "TestConformanceA/write/y", "panic", ""} {
 		k.add(m, test)
 	}
-	require.Equal(t, 22, k.kills(m, "TestA/read/x"))
-	require.Equal(t, 2, k.kills(&mutant{File: "a.go", Func: "g"}, "TestA/read/x"))
-	require.Zero(t, k.kills(&mutant{File: "b.go", Func: "f"}, "TestA/read/x"))
+	require.Equal(t, 22, k.kills(m, "TestConformanceA/read/x"))
+	require.Equal(t, 2, k.kills(&mutant{File: "a.go", Func: "g"}, "TestConformanceA/read/x"))
+	require.Zero(t, k.kills(&mutant{File: "b.go", Func: "f"}, "TestConformanceA/read/x"))
 	require.Len(t, k.count, 4)
 }
 
 func TestCaseNames(t *testing.T) {
-	require.Equal(t, []string{"TestB", "TestA/read/x", "TestA/read/y", "TestA/info"}, caseNames("--- PASS: TestB (0s)\n"+
-		"--- PASS: TestA (0s)\n    --- PASS: TestA/read (0s)\n        --- PASS: TestA/read/x (0s)\n            --- PASS: TestA/read/x/1 (0s)\n"+
-		"        --- PASS: TestA/read/y (0s)\n        --- SKIP: TestA/read/z (0s)\n    --- PASS: TestA/info (0s)\nPASS\n"))
+	require.Equal(t, []string{"TestB", "TestConformanceA/read/x", "TestConformanceA/read/y", "TestConformanceA/info"}, caseNames("--- PASS: TestB (0s)\n"+
+		"--- PASS: TestConformanceA (0s)\n    --- PASS: TestConformanceA/read (0s)\n        --- PASS: TestConformanceA/read/x (0s)\n            --- PASS: TestConformanceA/read/x/1 (0s)\n"+
+		"        --- PASS: TestConformanceA/read/y (0s)\n        --- SKIP: TestConformanceA/read/z (0s)\n    --- PASS: TestConformanceA/info (0s)\nPASS\n"))
 }
 
 func TestPatternOf(t *testing.T) {
