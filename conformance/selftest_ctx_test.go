@@ -283,7 +283,7 @@ var closeMutants = []mutant{
 				return err
 			}
 		})},
-	{name: "says something else when Close meets a write", must: []string{"close/under-writers"}, may: []string{"close/*"},
+	{name: "says something else when Close meets a write", must: []string{"close/under-writers"}, may: []string{"close/*", "ctx/beside-close"},
 		soak: []string{"soak/close"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			var wrote atomic.Bool

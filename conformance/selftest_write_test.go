@@ -161,7 +161,7 @@ var writeMutants = []mutant{
 		})},
 	{name: "drops items after the 5,000th", must: []string{"size/one-batch-of-ten-thousand", "size/ten-thousand-keys"}, may: []string{"ctx/ends-during-get", "size/*", "evict/*"},
 		suite: onSet(func(_ *mapCache, items itemsT) itemsT { return items[:min(5000, len(items))] })},
-	{name: "drops what goes over 6 MiB", must: []string{"drop/at-the-limits"}, may: []string{"size/*"},
+	{name: "drops what goes over 6 MiB", must: []string{"drop/at-the-limits"}, may: []string{"size/*", "batch/read-while-written", "batch/txn-read-while-written"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			var stored atomic.Int64
 			b.set = func(ctx ctxT, items itemsT) error {
