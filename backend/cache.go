@@ -29,7 +29,9 @@ type Item struct {
 //   - G9: GetMany neither changes nor keeps the caller's keys.
 //
 // The value is borrowed: it is valid only until visit returns, and visit must
-// neither modify nor keep it. visit must not use the Cache.
+// neither modify nor keep it. visit must not use the Cache. It may take its time: a
+// Cache holds no lock meanwhile that would keep other calls beyond the end of their
+// context.
 //
 // # Writing: SetMany
 //

@@ -55,7 +55,7 @@ func (c *Client) bind(ctx context.Context, r *request, answer *Answer) error {
 		r.disputed = fmt.Errorf("%w: its vectors have %d dimensions, the cached ones %d; if it was replaced, raise Options.Generation or set its dimensions", ErrModelChanged, dimensions, before)
 		return nil
 	case !right:
-		return fmt.Errorf("%w: vectors of %d dimensions, not %d as asked for or seen before", ErrBadAnswer, dimensions, c.knownDimensions())
+		return fmt.Errorf("%w: vectors of %d dimensions, not %d as asked for, known of the model or seen before", ErrBadAnswer, dimensions, c.knownDimensions())
 	}
 	if before != 0 && before != dimensions {
 		c.fault(ctx, "provider's vectors have other dimensions than the cached ones, which no longer count", nil,

@@ -2,7 +2,7 @@
 // a time may have the file open for writing, through one handle; reading is as
 // fast as memory.
 //
-//	cache, err := bolt.Open("vectors.db", nil)
+//	cache, err := bolt.Open("vectors.bolt", nil)
 //
 // Package backend/sqlite is the one for several processes.
 //
@@ -69,10 +69,10 @@
 // shorter: this Cache is no [backend.Compacter]. [Rewrite] writes a file without
 // free pages, while nobody has it open for writing:
 //
-//	if err := bolt.Rewrite(ctx, "vectors.db", "vectors.new", nil); err != nil {
+//	if err := bolt.Rewrite(ctx, "vectors.bolt", "vectors.new", nil); err != nil {
 //		return err
 //	}
-//	return os.Rename("vectors.new", "vectors.db")
+//	return os.Rename("vectors.new", "vectors.bolt")
 //
 // It pays when FreeBytes in [backend.Stats] is a large part of Bytes, after many
 // deletions.

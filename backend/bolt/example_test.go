@@ -19,7 +19,7 @@ func ExampleOpen() {
 	}
 	defer os.RemoveAll(dir)
 
-	cache, err := bolt.Open(filepath.Join(dir, "vectors.db"), nil)
+	cache, err := bolt.Open(filepath.Join(dir, "vectors.bolt"), nil)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func ExampleRewrite() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "vectors.db")
+	path := filepath.Join(dir, "vectors.bolt")
 	ctx := context.Background()
 
 	cache, err := bolt.Open(path, nil)

@@ -10,6 +10,12 @@
 // therefore notices each swap, each vector of a neighbour, and each vector from
 // another model or of another length.
 //
+// A Client knows how long the vectors of OpenAI's models are: with the name of one, set
+// Options.Dimensions to that, such as 1,536, and compare with [Space.IsVectorOf] or
+// [Space.CheckVectors]: the functions of the package are about DefaultModel.
+// Words are counted in place of tokens unless Options.Tokenizer says otherwise. At an
+// address that it doesn't know, the openai package sends 32 texts a request.
+//
 // A Provider starts no goroutine, and waits with timers and contexts only: it
 // works inside testing/synctest. Neither needs a [testing.TB]: both serve
 // examples and benchmarks as well.
