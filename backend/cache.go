@@ -29,9 +29,9 @@ type Item struct {
 //   - G9: GetMany neither changes nor keeps the caller's keys.
 //
 // The value is borrowed: it is valid only until visit returns, and visit must
-// neither modify nor keep it. visit must not use the Cache. It may take its time: a
-// Cache holds no lock meanwhile that would keep other calls beyond the end of their
-// context.
+// neither modify nor keep it. visit must not use the Cache. It may take its time:
+// hold no lock meanwhile that a writer needs. Where a store can't do without one, the
+// writer waits no longer than rules X2 and X3 allow.
 //
 // # Writing: SetMany
 //

@@ -41,7 +41,7 @@ func (call *Call) check() error {
 }
 
 // Embed returns the vectors of texts, one for each, and pays only for those that
-// the cache doesn't have. It is Do with nothing but texts.
+// the cache doesn't have. It is Do with nothing but texts; no texts are an error.
 func (c *Client) Embed(ctx context.Context, texts []string) (*Response, error) {
 	return c.Do(ctx, &Call{Texts: texts})
 }
@@ -56,8 +56,9 @@ func (c *Client) Embed(ctx context.Context, texts []string) (*Response, error) {
 // If some texts, or all, got no vector, the error wraps a *PartialError with the
 // reason of each, and the Response has the others. Without a Response the
 // arguments were wrong, the Client is closed (ErrClosed), ctx had ended, or the
-// cache could not be read with Options.Strict. In strict mode a cache that could
-// not be written is an error too, beside the Response.
+// cache could not be read with Options.Strict. A call without texts is such a wrong
+// argument; the errors of arguments wrap no sentinel. In strict mode a cache that
+// could not be written is an error too, beside the Response.
 func (c *Client) Do(ctx context.Context, call *Call) (*Response, error) {
 	if err := call.check(); err != nil {
 		return nil, err

@@ -4,7 +4,9 @@
 //
 //	cache, err := bolt.Open("vectors.bolt", nil)
 //
-// Package backend/sqlite is the one for several processes.
+// Package backend/sqlite is the one for several processes. Its files have another
+// format: Open refuses one with [backend.ErrCorrupt]. [backend.Copy] takes the vectors
+// along.
 //
 // # The file
 //

@@ -10,11 +10,15 @@
 // therefore notices each swap, each vector of a neighbour, and each vector from
 // another model or of another length.
 //
-// A Client knows how long the vectors of OpenAI's models are: with the name of one, set
-// Options.Dimensions to that, such as 1,536, and compare with [Space.IsVectorOf] or
-// [Space.CheckVectors]: the functions of the package are about DefaultModel.
-// Words are counted in place of tokens unless Options.Tokenizer says otherwise. At an
-// address that it doesn't know, the openai package sends 32 texts a request.
+// The openai package knows how long the vectors of OpenAI's models are, and a Client
+// refuses others: with the name of one, set Options.Dimensions to that, such as 1536
+// for text-embedding-3-small. [IsVectorOf] and [CheckVectors] are about DefaultModel: for
+// another one use the methods of [Space].
+//
+// Words are counted in place of tokens unless Options.Tokenizer says otherwise: with
+// openai.CL100K() the fake bills what Client.Plan counts for OpenAI's models. At an
+// address that it doesn't know, the openai package sends 32 texts a request: see
+// openai.Options.Limits.
 //
 // A Provider starts no goroutine, and waits with timers and contexts only: it
 // works inside testing/synctest. Neither needs a [testing.TB]: both serve
