@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"os"
 	"testing"
 
@@ -149,81 +148,6 @@ func testDamageAnd(t *testing.T, c *Cache, n, visits int) {
 	ctx, cancel := context.WithCancel(ctxb)
 	defer cancel()
 	require.ErrorIs(t, c.GetMany(ctx, testKeys(n), func(int, []byte) error { cancel(); return nil }), context.Canceled)
-}
-
-// TestDamagedBytes changes bytes anywhere: nothing but clear errors, values and
-// missing entries may come of it.
-func TestDamagedBytes(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	const n = 60
-	rounds := 200
-	if soak := os.Getenv("EMBEDONCE_SOAK"); soak != "" {
-		rounds = 5000
-	}
-	items, data := damagedFile(t, n)
-	path := testPath(t)
-	for round := range rounds {
-		damaged := bytes.Clone(data)
-		// Most of a page is values; its first bytes are where it hurts.
-		page := random.IntN(len(data) / 4096)
-		for range 1 + random.IntN(3) {
-			damaged[page*4096+random.IntN(300)] ^= byte(1 + random.IntN(255))
-		}
-		if loops(damaged) {
-			continue // the one thing that can't be caught, see doc.go
-		}
-		require.NoError(t, os.WriteFile(path, damaged, 0o600))
-		c, err := Open(path, &Options{NoSync: true})
-		if err != nil {
-			require.ErrorIs(t, err, backend.ErrCorrupt, "round %d of seed %d", round, seed)
-			continue
-		}
-		err = c.GetMany(ctxb, testKeys(n), func(int, []byte) error { return nil })
-		corruptOrNil(t, err, seed)
-		corruptOrNil(t, c.SetMany(ctxb, items), seed)
-		_, err = c.Delete(ctxb, testKeys(n), func(i int, _ []byte) bool { return i%2 == 0 })
-		corruptOrNil(t, err, seed)
-		_, err = c.Stats(ctxb)
-		corruptOrNil(t, err, seed)
-		require.NoError(t, c.Close())
-		corruptOrNil(t, Rewrite(ctxb, path, path+".new", nil), seed)
-		_ = os.Remove(path + ".new") // only if there is one
-		require.NoError(t, os.Remove(path))
-	}
-}
-
-func corruptOrNil(t *testing.T, err error, seed uint64) {
-	t.Helper()
-	if err != nil {
-		require.ErrorIs(t, err, backend.ErrCorrupt, "seed %d", seed)
-	}
-}
-
-// loops says whether a branch page leads to a branch page that is not below it.
-func loops(data []byte) bool {
-	parents := make(map[uint64]uint64)
-	for at := 2 * 4096; at+4096 <= len(data); at += 4096 {
-		if order.Uint16(data[at+8:]) != 1 { // a branch page
-			continue
-		}
-		for i := range int(min(order.Uint16(data[at+10:]), 255)) {
-			parents[order.Uint64(data[at+16+16*i+8:])] = uint64(at / 4096)
-		}
-	}
-	for page := range parents {
-		for up, steps := page, 0; ; steps++ {
-			next, ok := parents[up]
-			if !ok {
-				break
-			}
-			if up = next; up == page || steps > len(parents) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // TestMetaPagesDamagedWhileOpen: bbolt panics inside of its locks.
