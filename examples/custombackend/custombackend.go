@@ -15,12 +15,12 @@ import (
 
 // Cache is a directory, and in memory what was read from it.
 type Cache struct {
-	dir    string
-	calls  sync.WaitGroup // those that are running
-	mu     sync.Mutex     // guards what follows
-	closed bool
-	next   int // the first file that was not read yet
-	values map[backend.Key][]byte
+	dir     string
+	calls   sync.RWMutex // calls hold it for reading, so that Close waits for them
+	closing sync.Once
+	mu      sync.Mutex // guards next, the first file that was not read yet, and values
+	next    int
+	values  map[backend.Key][]byte
 }
 
 // Open makes the directory if there is none.
@@ -35,17 +35,16 @@ func (c *Cache) Info() backend.Info {
 
 // GetMany visits what it finds.
 func (c *Cache) GetMany(ctx context.Context, keys []backend.Key, visit func(i int, value []byte) error) error {
-	if err := c.enter(); err != nil {
-		return err
+	if !c.calls.TryRLock() { // Close waits or is over; RLock would wait with it
+		return backend.ErrClosed
 	}
-	defer c.calls.Done()
+	defer c.calls.RUnlock()
 	found, _, err := c.find(ctx, keys)
 	for i := 0; err == nil && i < len(found); i++ {
 		if err = ctx.Err(); err == nil && found[i] != nil { // nil is missing
-			err = visit(i, found[i])
-		}
-		if errors.Is(err, backend.ErrForeign) {
-			err = nil
+			if err = visit(i, found[i]); errors.Is(err, backend.ErrForeign) {
+				err = nil
+			}
 		}
 	}
 	if err != nil {
@@ -84,10 +83,10 @@ func (c *Cache) find(ctx context.Context, keys []backend.Key) (found [][]byte, n
 
 // SetMany fills a file under another name, then gives it the first free number.
 func (c *Cache) SetMany(ctx context.Context, items []backend.Item) error {
-	if err := c.enter(); err != nil {
-		return err
+	if !c.calls.TryRLock() { // Close waits or is over; RLock would wait with it
+		return backend.ErrClosed
 	}
-	defer c.calls.Done()
+	defer c.calls.RUnlock()
 	_, next, err := c.find(ctx, nil) // the first number that is free
 	if err = errors.Join(err, c.Info().Check(items)); err != nil || len(items) == 0 {
 		return err
@@ -111,23 +110,9 @@ func (c *Cache) Txn(ctx context.Context, fn func(tx backend.Txn) error) error {
 	return backend.BufferedTxn(ctx, c, fn)
 }
 
-// enter begins a call; c.calls.Done must follow.
-func (c *Cache) enter() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return backend.ErrClosed
-	}
-	c.calls.Add(1)
-	return nil
-}
-
-// Close lets nobody in any more and waits for the calls that are running.
+// Close waits for the calls that are running, and keeps the lock for ever.
 func (c *Cache) Close() error {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.calls.Wait()
+	c.closing.Do(c.calls.Lock)
 	return nil
 }
 
