@@ -118,13 +118,13 @@ func (t *tester) findCases(ctx context.Context, jobs int, b *testBinary) error {
 	if err := os.WriteFile(added, fmt.Appendf(nil, startsFile, strings.TrimSpace(string(pkg))), 0o600); err != nil {
 		return err
 	}
-	overlay, err := t.overlay(t.scratch, filepath.Join(b.dir, "mutate_starts_test.go"), added)
+	overlaid, err := overlay(t.scratch, filepath.Join(b.dir, "mutate_starts_test.go"), added)
 	if err != nil {
 		return err
 	}
 	binary := filepath.Join(t.scratch, "baseline.test.exe")
 	defer os.Remove(binary)
-	out, err := t.build(ctx, b, binary, "-overlay", overlay, "-cover", "-coverpkg="+t.pkg)
+	out, err := t.build(ctx, b, binary, "-overlay", overlaid, "-cover", "-coverpkg="+t.pkg)
 	if err != nil {
 		return err
 	}
@@ -170,8 +170,8 @@ func (t *tester) runWatched(ctx context.Context, b *testBinary, binary, pattern 
 	return v, len(started), err
 }
 
-// overlay writes the file for -overlay that puts one file in place of another.
-func (t *tester) overlay(dir, old, now string) (string, error) {
+// overlay writes the file for -overlay, in dir, that puts one file in place of another.
+func overlay(dir, old, now string) (string, error) {
 	text, err := json.Marshal(map[string]map[string]string{"Replace": {old: now}})
 	if err != nil {
 		return "", err
@@ -186,33 +186,26 @@ const slowSeconds = 0.3
 // phases returns the cases that may kill m: first those that killed the most like
 // it, then the quick ones, then the slow ones.
 func (b *testBinary) phases(m *mutant) (phases [][]*testCase) {
-	var likely, quick, slow []*testCase
+	kills := make(map[*testCase]int)
+	var likely []*testCase
 	for _, c := range b.cases {
-		if !c.mayReach(m) {
-			continue
-		}
-		switch {
-		case b.killers.kills(m, c.name) > 0:
+		if n := b.killers.kills(m, c.name); n > 0 && c.mayReach(m) {
+			kills[c] = n
 			likely = append(likely, c)
+		}
+	}
+	slices.SortStableFunc(likely, func(x, y *testCase) int { return cmp.Compare(kills[y], kills[x]) })
+	const most = 6
+	likely = likely[:min(most, len(likely))]
+	var quick, slow []*testCase
+	for _, c := range b.cases {
+		switch {
+		case !c.mayReach(m) || slices.Contains(likely, c):
 		case c.seconds < slowSeconds:
 			quick = append(quick, c)
 		default:
 			slow = append(slow, c)
 		}
-	}
-	slices.SortStableFunc(likely, func(x, y *testCase) int {
-		return cmp.Compare(b.killers.kills(m, y.name), b.killers.kills(m, x.name))
-	})
-	const most = 6
-	if len(likely) > most {
-		for _, c := range likely[most:] {
-			if c.seconds < slowSeconds {
-				quick = append(quick, c)
-			} else {
-				slow = append(slow, c)
-			}
-		}
-		likely = likely[:most]
 	}
 	for _, phase := range [][]*testCase{likely, quick, slow} {
 		if len(phase) > 0 {

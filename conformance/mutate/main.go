@@ -52,16 +52,15 @@ func main() {
 }
 
 type options struct {
-	backend  string
-	tests    string
-	jobs     int
-	timeout  time.Duration
-	match    *regexp.Regexp
-	list     bool
-	verbose  bool
-	race     bool
-	jsonFile string
-
+	backend       string
+	tests         string
+	jobs          int
+	timeout       time.Duration
+	match         *regexp.Regexp
+	list          bool
+	verbose       bool
+	race          bool
+	jsonFile      string
 	survivorsFile string
 	sample        int
 	seed          uint64

@@ -82,7 +82,7 @@ func (t *tester) test(ctx context.Context, name string, m *mutant, src []byte) (
 	if err := os.WriteFile(changed, m.apply(src), 0o600); err != nil {
 		return verdict{}, err
 	}
-	overlay, err := t.overlay(dir, m.File, changed)
+	overlaid, err := overlay(dir, m.File, changed)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -94,7 +94,7 @@ func (t *tester) test(ctx context.Context, name string, m *mutant, src []byte) (
 			continue
 		}
 		binary := filepath.Join(dir, "test.exe")
-		out, err := t.build(ctx, b, binary, "-overlay", overlay)
+		out, err := t.build(ctx, b, binary, "-overlay", overlaid)
 		if err != nil {
 			return verdict{}, err
 		}
