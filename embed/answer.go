@@ -11,9 +11,10 @@ import (
 )
 
 // bind gives each miss of r its vector from the answer. Its error means that the
-// answer as a whole can't be trusted, and then no miss has a vector. A vector
-// that is unusable by itself fails only its own text.
-func (c *Client) bind(ctx context.Context, r *request, answer *Answer) error {
+// answer as a whole is of no use, and then nothing of it is stored now. A vector
+// that is unusable by itself fails only its own text. store says whether the answer
+// is to be stored.
+func (c *Client) bind(ctx context.Context, r *request, answer *Answer, store bool) error {
 	if err := c.checkModel(ctx, r, answer.Model); err != nil {
 		return err
 	}
@@ -34,7 +35,7 @@ func (c *Client) bind(ctx context.Context, r *request, answer *Answer) error {
 		return fmt.Errorf("%w: vectors of %d dimensions; at most %d are taken", ErrBadAnswer, dimensions, record.MaxDimensions)
 	}
 	before := c.knownDimensions()
-	usable := 0
+	usable := make([]*miss, 0, len(r.misses))
 	for at, vector := range answer.Vectors {
 		m := r.misses[order[at]]
 		switch {
@@ -44,19 +45,24 @@ func (c *Client) bind(ctx context.Context, r *request, answer *Answer) error {
 			m.err = fmt.Errorf("%w: the vector is zero", ErrBadAnswer)
 		default:
 			m.vector = vector
-			usable++
+			usable = append(usable, m)
 		}
 	}
-	if usable == 0 {
-		return nil
+	if len(usable) == 0 {
+		return r.misses[0].err
 	}
-	switch right, disputed := c.learnFromAnswer(dimensions); {
+	var keep []*miss
+	if store {
+		keep = usable
+	}
+	verdict, held := c.learnFromAnswer(dimensions, keep)
+	switch verdict {
 	case disputed:
-		r.disputed = fmt.Errorf("%w: its vectors have %d dimensions, the cached ones %d; if it was replaced, raise Options.Generation or set its dimensions", ErrModelChanged, dimensions, before)
-		return nil
-	case !right:
+		return fmt.Errorf("%w: its vectors have %d dimensions, the cached ones %d; if it was replaced, raise Options.Generation or set its dimensions", ErrModelChanged, dimensions, before)
+	case wrong:
 		return fmt.Errorf("%w: vectors of %d dimensions, not %d as asked for, known of the model or seen before", ErrBadAnswer, dimensions, c.knownDimensions())
 	}
+	r.held = held
 	if before != 0 && before != dimensions {
 		c.fault(ctx, "provider's vectors have other dimensions than the cached ones, which no longer count", nil,
 			slog.Int("dimensions", dimensions), slog.Int("cached", before))

@@ -283,6 +283,34 @@ func TestCacheDrops(t *testing.T) {
 	}
 }
 
+// TestCacheThatKeepsNothing: once it was caught, it is trusted no more. Each call
+// says that it must be paid for again, and a stream stops paying.
+func TestCacheThatKeepsNothing(t *testing.T) {
+	var faults atomic.Int64
+	cache := newTestCache()
+	cache.store = func(map[backend.Key][]byte, []backend.Item) error { return nil }
+	provider := embedtest.NewProvider(&embedtest.Options{Limits: embed.Limits{Items: 1}})
+	client := newClient(t, provider, &embed.Options{Cache: cache, ConcurrentRequests: 1, Observer: countFaults(&faults)})
+	for range 3 {
+		response, err := client.Embed(t.Context(), numbered(2))
+		require.NoError(t, err)
+		require.ErrorIs(t, response.CacheErr, embed.ErrWriteLost)
+		require.Equal(t, 2, response.Usage.CacheFailures)
+	}
+	require.Equal(t, int64(1), faults.Load(), "it is told once")
+	require.Equal(t, 6, provider.Requests())
+
+	var last error
+	stream := client.Stream(t.Context(), pairs(numbered(1000)), nil)
+	for _, err := range stream.All() {
+		last = err
+	}
+	require.ErrorIs(t, last, embed.ErrWriteLost)
+	require.ErrorIs(t, stream.CacheErr(), embed.ErrWriteLost)
+	// While the last is being read back, the next may be sent.
+	require.LessOrEqual(t, provider.Requests(), 6+3+2)
+}
+
 // TestCacheThatEvicts may lose a batch that it acknowledged, but not change it.
 func TestCacheThatEvicts(t *testing.T) {
 	cache := newTestCache()

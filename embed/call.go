@@ -63,13 +63,10 @@ func (c *Client) Do(ctx context.Context, call *Call) (*Response, error) {
 	if err := call.check(); err != nil {
 		return nil, err
 	}
-	if err := c.begin(); err != nil {
+	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer c.running.Done()
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("embed: %w", err)
-	}
 
 	l := c.newLookup(call.Texts)
 	defer l.free()

@@ -37,6 +37,29 @@ func TestContextEndedBefore(t *testing.T) {
 	require.Zero(t, provider.Requests())
 }
 
+// TestNilArguments have errors that name them.
+func TestNilArguments(t *testing.T) {
+	provider := embedtest.NewProvider(nil)
+	client := newClient(t, provider, &embed.Options{Cache: newTestCache()})
+	var none context.Context
+	lastOf := func(stream *embed.Stream) (last error) {
+		for _, err := range stream.All() {
+			last = err
+		}
+		return last
+	}
+	_, embedErr := client.Embed(none, []string{"a"})
+	_, planErr := client.Plan(none, []string{"a"})
+	_, rankErr := client.Rank(none, "a", []string{"b"}, 1)
+	_, forgetErr := client.Forget(none, []string{"a"})
+	for _, err := range []error{embedErr, planErr, rankErr, forgetErr, lastOf(client.Stream(none, pairs(numbered(3)), nil))} {
+		require.ErrorContains(t, err, "ctx is nil")
+	}
+	require.ErrorContains(t, lastOf(client.Stream(t.Context(), nil, nil)), "pairs are nil")
+	require.Zero(t, provider.Requests())
+	require.NoError(t, client.Close())
+}
+
 // TestCallerLeaves: the caller is back at once with what there is. What was sent
 // runs on, is stored, and is on the client's bill; what was not sent never is.
 func TestCallerLeaves(t *testing.T) {

@@ -19,9 +19,9 @@ func unnamed(dimensions int, faults ...embedtest.Fault) *embedtest.Provider {
 }
 
 // TestModelReplacedBehindItsName: the model behind an address is another one now,
-// with longer vectors, and the cache has the old ones. What the provider sends is
-// paid for, so it is kept; three answers that agree make the old vectors count no
-// longer; and no response has both.
+// with longer vectors, and the cache has the old ones. Three answers that agree make
+// the old vectors count no longer, and are stored together then, since they are paid
+// for; and no response has both.
 func TestModelReplacedBehindItsName(t *testing.T) {
 	cache := newTestCache()
 	old := newClient(t, unnamed(4), &embed.Options{Cache: cache})
@@ -68,6 +68,72 @@ func TestOneOddAnswer(t *testing.T) {
 	response, err := client.Embed(t.Context(), texts)
 	requireVectors(t, texts, response, err)
 	require.Equal(t, 20, response.Usage.Hits)
+}
+
+// TestDisputedAnswersAreNotStored: vectors of a fallback must not take the place of
+// good ones, nor wait in the cache for a Client that knows no length yet.
+func TestDisputedAnswersAreNotStored(t *testing.T) {
+	texts := numbered(20)
+	for name, test := range map[string]struct {
+		learns bool // the length, from a hit, before the odd answers
+		call   embed.Call
+		odd    []int // the dimensions of the answers that are not 8
+	}{
+		"misses":                     {true, embed.Call{Texts: append(numbered(20), "odd")}, []int{16}},
+		"two in a row":               {true, embed.Call{Texts: append(numbered(20), "odd")}, []int{16, 16}},
+		"of other lengths each":      {true, embed.Call{Texts: append(numbered(20), "odd")}, []int{16, 4, 16, 4}},
+		"refresh":                    {true, embed.Call{Texts: texts, Refresh: true}, []int{16, 16}},
+		"refresh, nothing looked up": {false, embed.Call{Texts: texts, Refresh: true}, []int{16, 16}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cache := newTestCache()
+			_, err := newClient(t, unnamed(8), &embed.Options{Cache: cache}).Embed(t.Context(), texts)
+			require.NoError(t, err)
+			before := cache.snapshot()
+
+			provider := unnamed(8)
+			client := newClient(t, provider, &embed.Options{Cache: cache})
+			if test.learns {
+				_, err = client.Embed(t.Context(), texts)
+				require.NoError(t, err)
+			}
+			for _, dimensions := range test.odd {
+				provider.AddFaults(embedtest.Fault{Dimensions: dimensions})
+				_, err = client.Do(t.Context(), &test.call)
+				require.ErrorIs(t, err, embed.ErrModelChanged)
+				require.Equal(t, before, cache.snapshot())
+			}
+			response, err := client.Embed(t.Context(), append(texts, "new"))
+			requireVectors(t, append(texts, "new"), response, err)
+			require.Equal(t, 20, response.Usage.Hits)
+			require.Equal(t, 21, cache.len(), "what was held back is not stored after all")
+		})
+	}
+}
+
+// TestDisputedAnswersAreStoredLater, with the third that agrees, but for those of a
+// call that stores nothing.
+func TestDisputedAnswersAreStoredLater(t *testing.T) {
+	for _, noStore := range []bool{false, true} {
+		cache := newTestCache()
+		_, err := newClient(t, unnamed(4), &embed.Options{Cache: cache}).Embed(t.Context(), []string{"a"})
+		require.NoError(t, err)
+		client := newClient(t, unnamed(8), &embed.Options{Cache: cache})
+		for _, text := range []string{"b", "c"} {
+			_, err = client.Do(t.Context(), &embed.Call{Texts: []string{"a", text}, NoStore: noStore && text == "b"})
+			require.ErrorIs(t, err, embed.ErrModelChanged)
+			require.Equal(t, 1, cache.len())
+		}
+		response, err := client.Embed(t.Context(), []string{"d"})
+		requireVectors(t, []string{"d"}, response, err)
+		want := 4
+		if noStore {
+			want = 3
+		}
+		require.Equal(t, want, cache.len())
+		response, err = client.Do(t.Context(), &embed.Call{Texts: []string{"c", "d"}, CacheOnly: true})
+		requireVectors(t, []string{"c", "d"}, response, err)
+	}
 }
 
 // Without a hit in the call there is nothing to mix.
@@ -122,6 +188,71 @@ func TestUnusableAnswersStopTheOthers(t *testing.T) {
 	}
 	require.ErrorIs(t, last, embed.ErrBadAnswer)
 	require.Equal(t, 3, provider.Requests())
+}
+
+// TestUnusableForOtherReasons: what is paid for and of no use ends a call, whatever
+// makes it so, also where every second answer is usable.
+func TestUnusableForOtherReasons(t *testing.T) {
+	every := func(f embedtest.Fault) func(int, embedtest.Request) embedtest.Fault {
+		return func(int, embedtest.Request) embedtest.Fault { return f }
+	}
+	inTurn := func(faults ...embedtest.Fault) func(int, embedtest.Request) embedtest.Fault {
+		return func(n int, _ embedtest.Request) embedtest.Fault { return faults[n%len(faults)] }
+	}
+	for name, test := range map[string]struct {
+		faults   func(int, embedtest.Request) embedtest.Fault
+		strict   bool
+		known    bool // the length, from a record
+		reason   error
+		requests int
+	}{
+		"zero":              {every(embedtest.Fault{Vector: embedtest.VectorZero}), false, false, embed.ErrBadAnswer, 3},
+		"not finite":        {every(embedtest.Fault{Vector: embedtest.VectorNaN}), false, false, embed.ErrBadAnswer, 3},
+		"names that change": {inTurn(embedtest.Fault{Model: "one"}, embedtest.Fault{Model: "two"}), true, false, embed.ErrModelChanged, 10},
+		"another name for good": {func(n int, _ embedtest.Request) embedtest.Fault {
+			return embedtest.Fault{Model: []string{"one", "two"}[min(n-1, 1)]}
+		}, true, false, embed.ErrModelChanged, 4},
+		"lengths that change": {inTurn(embedtest.Fault{Dimensions: 5}, embedtest.Fault{Dimensions: 6}), false, true, embed.ErrModelChanged, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			newProvider := func() *embedtest.Provider {
+				return embedtest.NewProvider(&embedtest.Options{
+					Dimensions: 8,
+					Limits:     embed.Limits{Items: 1},
+					EditSpec:   func(s *embed.Spec) { s.ModelDimensions = 0 },
+					FaultFunc:  test.faults,
+				})
+			}
+			cache := newTestCache()
+			texts := numbered(100)
+			if test.known {
+				_, err := newClient(t, unnamed(8), &embed.Options{Cache: cache}).Embed(t.Context(), texts[:1])
+				require.NoError(t, err)
+			}
+			provider := newProvider()
+			client := newClient(t, provider, &embed.Options{Cache: cache, Strict: test.strict, ConcurrentRequests: 1})
+			_, err := client.Embed(t.Context(), texts)
+			require.ErrorIs(t, err, embed.ErrSiblingFailed)
+			require.ErrorIs(t, err, test.reason)
+			require.Equal(t, test.requests, provider.Requests())
+		})
+	}
+}
+
+// One text that the model can't embed is no reason to stop.
+func TestSomeUnusableAnswersStopNothing(t *testing.T) {
+	provider := embedtest.NewProvider(&embedtest.Options{
+		Limits: embed.Limits{Items: 1},
+		FaultFunc: func(n int, _ embedtest.Request) embedtest.Fault {
+			if n%5 == 0 {
+				return embedtest.Fault{Vector: embedtest.VectorZero}
+			}
+			return embedtest.Fault{}
+		},
+	})
+	client := newClient(t, provider, &embed.Options{ConcurrentRequests: 1})
+	_, err := client.Embed(t.Context(), numbered(100))
+	require.Len(t, failures(t, err), 20)
 }
 
 // editor is a provider that puts something before the texts in place.

@@ -1,9 +1,11 @@
 package embed
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"sync"
 	"sync/atomic"
 
@@ -43,6 +45,7 @@ type Client struct {
 	writesFail  atomic.Bool
 	tooLarge    atomic.Bool // a vector was too large for the cache, and that was logged
 	firstWrite  atomic.Bool // the first batch was claimed for reading back
+	writesLost  atomic.Bool // the cache lost what it acknowledged, and that was logged
 	answerModel atomic.Pointer[string]
 
 	// Closing: calls and sent requests are counted in running, under mu.
@@ -52,7 +55,8 @@ type Client struct {
 	usage   Usage
 	// dimensionsSure: dimensions are from the settings or an answer, not a record.
 	dimensionsSure    bool
-	dissent, dissents int // the last answer's length, and how many in a row had it
+	dissent, dissents int     // the last answer's length, and how many in a row had it
+	held              []*miss // and what these would have stored
 
 	scratch sync.Pool // of *lookup
 }
@@ -64,7 +68,7 @@ type Client struct {
 // One error lists every problem of opts and of the provider's configuration.
 // Nothing is sent or read before it is known to be right.
 func New(provider Provider, opts *Options) (*Client, error) {
-	if provider == nil {
+	if isNil(provider) {
 		return nil, errors.New("embed: provider is nil; package embed/openai has one")
 	}
 	set, optionsErr := opts.withDefaults()
@@ -106,6 +110,13 @@ func New(provider Provider, opts *Options) (*Client, error) {
 	}
 	c.scratch.New = func() any { return new(lookup) }
 	return c, nil
+}
+
+// isNil says whether an interface value is nil, or a pointer that is: every method
+// of such a one would panic.
+func isNil(v any) bool {
+	of := reflect.ValueOf(v)
+	return !of.IsValid() || of.Kind() == reflect.Pointer && of.IsNil()
 }
 
 // check returns every problem of s, together with the options.
@@ -150,13 +161,19 @@ func (c *Client) usable(limit int) int {
 	return max(1, int(estimateShare*float64(limit)))
 }
 
-// begin counts a call or request that Close has to wait for; the caller ends it
-// with c.running.Done.
-func (c *Client) begin() error {
+// begin counts a call that Close has to wait for; the caller ends it with
+// c.running.Done.
+func (c *Client) begin(ctx context.Context) error {
+	if ctx == nil {
+		return errors.New("embed: ctx is nil; give context.Background() or one that ends the call")
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return fmt.Errorf("embed: %w", ErrClosed)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("embed: %w", err)
 	}
 	c.running.Add(1)
 	return nil
@@ -177,7 +194,8 @@ func (c *Client) Close() error {
 
 // Usage returns the sum over all calls so far. Its billed tokens and requests
 // include the requests that no caller waited for any more: they add up to what
-// the provider's answers billed.
+// the provider's answers billed. A request whose answer never came, or could not be
+// read, counts no tokens, though it may be billed too.
 func (c *Client) Usage() Usage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,25 +224,43 @@ func (c *Client) learnFromRecord(d int) int {
 // a record told counts no longer. One alone can be a gateway's fallback.
 const dissenters = 3
 
-// learnFromAnswer says whether d is the length of the model's vectors. disputed says
-// that only a record told another one: then the model may have been replaced, and
-// what the provider sends now is paid for and worth keeping, but can't be used
-// beside the old ones.
-func (c *Client) learnFromAnswer(d int) (right, disputed bool) {
+// verdict is what an answer's length says about the answer.
+type verdict uint8
+
+const (
+	right verdict = iota
+	// wrong: another length is known from the settings or from an answer.
+	wrong
+	// disputed: only a record told another one. The model may have been replaced, or
+	// this answer is a fallback's.
+	disputed
+)
+
+// learnFromAnswer judges an answer by the length d of its vectors. Those of a
+// disputed one are held back: in the cache they would be served to a Client that
+// knows no length yet, as if they were the model's. When enough answers agree they
+// are released, to be stored with the last one; when another length is right they
+// are forgotten, as the wrong vectors that they are.
+func (c *Client) learnFromAnswer(d int, vectors []*miss) (v verdict, released []*miss) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.knownDimensions()
 	if c.dimensionsSure {
-		return known == d, false
+		if known != d {
+			return wrong, nil
+		}
+		return right, nil
 	}
 	if d != c.dissent {
-		c.dissent, c.dissents = d, 0
+		c.dissent, c.dissents, c.held = d, 0, nil
 	}
 	c.dissents++
 	if known != 0 && known != d && c.dissents < dissenters {
-		return false, true
+		c.held = append(c.held, vectors...)
+		return disputed, nil
 	}
 	c.dimensions.Store(int64(d))
 	c.dimensionsSure = true
-	return true, false
+	released, c.held = c.held, nil
+	return right, released
 }

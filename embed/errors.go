@@ -28,12 +28,15 @@ var (
 	// ErrBadAnswer: a provider's answer can't be trusted: a wrong number of
 	// vectors, indexes that bind them to no text or twice to one, or vectors of other
 	// dimensions; then nothing of it is used or cached. A single vector that is zero
-	// or not finite fails its own text alone.
+	// or not finite fails its own text alone. Three such answers in a row, with no
+	// vector of use, end the call: each was paid for. So do those of ErrModelChanged.
 	ErrBadAnswer = errors.New("provider's answer is not usable")
 
 	// ErrModelChanged: the provider answers with another model than before: with
-	// vectors of other dimensions than the cached ones of the same call, or, if
-	// Options.Strict is set, under another name.
+	// vectors of other dimensions than the cached ones, or, if Options.Strict is set,
+	// under another name. Such vectors are neither used nor cached; but when three
+	// answers in a row have the same other dimensions, the model was replaced: the
+	// vectors of all three are cached, and the old ones count no longer.
 	ErrModelChanged = errors.New("provider answered with another model than before")
 
 	// ErrSiblingFailed: the request was not sent, because others of the call failed

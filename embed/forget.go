@@ -44,13 +44,10 @@ func (c *Client) Forget(ctx context.Context, texts []string) (removed int, err e
 	if len(texts) == 0 {
 		return 0, errors.New("embed: texts is empty; at least 1 text is needed")
 	}
-	if err := c.begin(); err != nil {
+	if err := c.begin(ctx); err != nil {
 		return 0, err
 	}
 	defer c.running.Done()
-	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("embed: Forget: %w", err)
-	}
 	if c.cache == nil {
 		return 0, nil
 	}

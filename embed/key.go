@@ -105,7 +105,12 @@ func validUTF8(text string) string {
 	if utf8.ValidString(text) {
 		return text
 	}
+	size := 0
+	for _, r := range text {
+		size += utf8.RuneLen(r)
+	}
 	var b strings.Builder
+	b.Grow(size)             // doubling would take three times the memory of a large text
 	for _, r := range text { // an invalid byte ranges as one U+FFFD
 		b.WriteRune(r)
 	}

@@ -84,7 +84,8 @@ type Options struct {
 
 	// Strict makes an error of what is otherwise counted and survived: a cache that
 	// can't be read or written, and an answer that names another model than
-	// before.
+	// before. Without it the vectors of such an answer are used and cached if they
+	// have the right length, since one model can have several names.
 	Strict bool
 	// VerifyWrites reads back every batch that was written, not only the first
 	// one of the Client, and reports with ErrWriteLost what isn't there.
@@ -123,6 +124,10 @@ func (o *Options) withDefaults() (Options, error) {
 	atLeast("CacheReaders", int64(set.CacheReaders), 0, "0 for the cache's advice and more")
 	if set.LongTexts > SendLongTexts {
 		problem("Options.LongTexts is %d; allowed are TruncateLongTexts, RefuseLongTexts, SendLongTexts", set.LongTexts)
+	}
+	if set.Cache != nil && isNil(set.Cache) {
+		problem("Options.Cache is a nil %T; allowed are an open cache, and nil without a type for none", set.Cache)
+		set.Cache = nil // what else is wrong can be told without it
 	}
 	set.ConcurrentRequests = orDefault(set.ConcurrentRequests, DefaultConcurrentRequests)
 	set.MaxRetries = max(orDefault(set.MaxRetries, DefaultMaxRetries), 0)

@@ -56,6 +56,12 @@ func TestNewChecksTheProvider(t *testing.T) {
 	_, err = embed.New(&oddProvider{spec: embed.Spec{Identity: "x", Params: map[string]any{"f": math.Inf(1)}}}, nil)
 	require.ErrorContains(t, err, "Params")
 
+	_, err = embed.New((*embedtest.Provider)(nil), nil)
+	require.ErrorContains(t, err, "provider is nil")
+	_, err = embed.New(embedtest.NewProvider(nil), &embed.Options{Cache: (*testCache)(nil), MaxRetries: -9})
+	require.ErrorContains(t, err, "Options.Cache is a nil *embed_test.testCache")
+	require.ErrorContains(t, err, "Options.MaxRetries is -9")
+
 	specErr := errors.New("spec")
 	_, err = embed.New(failingSpec{specErr}, nil)
 	require.ErrorIs(t, err, specErr)

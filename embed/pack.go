@@ -18,8 +18,9 @@ type request struct {
 	done     chan struct{}
 	usage    Usage
 	cacheErr error
-	// Why its vectors, which are stored, can't be used; nil if they can.
-	disputed error
+	// Misses of earlier requests whose vectors were held back until now: to be
+	// stored with its own.
+	held []*miss
 
 	accounted bool // the stream's consumer has counted usage
 }

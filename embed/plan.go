@@ -34,13 +34,10 @@ func (c *Client) Plan(ctx context.Context, texts []string) (*Plan, error) {
 	if len(texts) == 0 {
 		return nil, errors.New("embed: texts is empty; at least 1 text is needed")
 	}
-	if err := c.begin(); err != nil {
+	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer c.running.Done()
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("embed: %w", err)
-	}
 	l := c.newLookup(texts)
 	defer l.free()
 	l.read(ctx, true)

@@ -25,7 +25,7 @@ type siblings struct {
 	stopUnstored int
 
 	mu       sync.Mutex
-	unusable int           // answers in a row
+	unusable int           // how much unusable answers weigh, see noteUsable
 	unstored int           // answers in a row
 	cause    error         // the first failure that stopped the others
 	stops    chan struct{} // closed then
@@ -51,19 +51,25 @@ func (s *siblings) stopWith(cause error) {
 	}
 }
 
-// unusableAnswers is after how many unusable answers in a row nothing more is
-// sent: each was paid for, and the next would be like them.
-const unusableAnswers = 3
+// Each unusable answer weighs two, each usable one takes one away, and at six
+// nothing more is sent: each was paid for, and the next would be like them. That is
+// after three in a row, and soon where more than every third is unusable.
+const (
+	unusableWeighs  = 2
+	unusableAnswers = 3
+	mostUnusable    = unusableAnswers * unusableWeighs
+)
 
 // noteUsable notes whether a request had an answer of use.
 func (s *siblings) noteUsable(err error) {
 	s.mu.Lock()
-	if errors.Is(err, ErrBadAnswer) {
-		s.unusable++
-	} else if err == nil {
-		s.unusable = 0
+	switch {
+	case err == nil:
+		s.unusable = max(0, s.unusable-1)
+	case errors.Is(err, ErrBadAnswer), errors.Is(err, ErrModelChanged):
+		s.unusable += unusableWeighs
 	}
-	stop := s.unusable >= unusableAnswers
+	stop := s.unusable >= mostUnusable
 	s.mu.Unlock()
 	if stop {
 		s.stopWith(err)
@@ -134,7 +140,10 @@ func (s *siblings) perform(ctx context.Context, r *request) {
 	c := s.client
 	answer, err := s.send(ctx, r)
 	if err == nil {
-		err = c.bind(ctx, r, answer)
+		if s.store {
+			c.lookBeforeStoring(ctx, r.misses)
+		}
+		err = c.bind(ctx, r, answer, s.store)
 	}
 	// Before the next request takes our place, it must be known whether to stop.
 	s.noteUsable(err)
@@ -155,10 +164,6 @@ func (s *siblings) perform(ctx context.Context, r *request) {
 		s.noteStored(r.cacheErr)
 	}
 	c.countRequest(&r.usage)
-	if r.disputed != nil {
-		r.fail(r.disputed)
-		return
-	}
 	close(r.done)
 }
 

@@ -23,7 +23,8 @@ type Response struct {
 // Len returns n, the number of texts of the call.
 func (r *Response) Len() int { return r.texts }
 
-// Dimensions returns d, the length of each vector; 0 where no text has one.
+// Dimensions returns d, the length of each vector; 0 where it is
+// not known, since no text has one.
 func (r *Response) Dimensions() int { return r.dimensions }
 
 // Vector returns the vector of text i, which must be below Len, or nil if the
@@ -57,7 +58,7 @@ type Usage struct {
 	Truncated     int            // texts that were cut at the token limit before they were sent
 	Foreign       map[string]int // entries that were not usable, by reason (docs/design.md lists them); nil if none
 	CacheFailures int            // reads and writes of the cache that failed for good
-	ModelChanges  int            // answers that named another model than before
+	ModelChanges  int            // answers that named another model than before; see Options.Strict
 
 	Requests      int // requests sent, retries included
 	LeastRequests int // the fewest that the provider's limits would have allowed

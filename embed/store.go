@@ -26,8 +26,7 @@ const (
 func (c *Client) storeAnswer(ctx context.Context, r *request) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	c.findFuture(ctx, r.misses)
-	items := c.records(r.misses)
+	items := append(c.records(r.misses), c.records(r.held)...)
 	if len(items) == 0 {
 		return nil
 	}
@@ -47,10 +46,12 @@ func (c *Client) storeAnswer(ctx context.Context, r *request) error {
 	return nil
 }
 
-// findFuture looks whether a record of a later version is stored for misses that
-// were not looked up. If the cache can't be read now, what was paid for is worth
-// more than a record that nobody may have written.
-func (c *Client) findFuture(ctx context.Context, misses []*miss) {
+// lookBeforeStoring looks at what is stored for misses that were not looked up,
+// as in a refresh: a record of a later version must stay, and where nobody knows the
+// length of the model's vectors, a record tells it before the answer does. If the
+// cache can't be read now, what was paid for is worth more than records that nobody
+// may have written.
+func (c *Client) lookBeforeStoring(ctx context.Context, misses []*miss) {
 	var unseen []*miss
 	var keys []backend.Key
 	for _, m := range misses {
@@ -62,9 +63,19 @@ func (c *Client) findFuture(ctx context.Context, misses []*miss) {
 	if len(keys) == 0 {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
 	_ = c.cache.GetMany(ctx, keys, func(i int, value []byte) error {
-		if _, reason := record.Shape(value, 0); reason == record.Future {
-			unseen[i].future = true
+		m := unseen[i]
+		dimensions, reason := record.Shape(value, 0)
+		if reason == record.Valid && c.knownDimensions() == 0 {
+			scope := [8]byte(m.scope[:8])
+			if record.Load(make([]float32, dimensions), value, &m.digest, &scope) == record.Valid {
+				c.learnFromRecord(dimensions)
+			}
+		}
+		if reason == record.Future {
+			m.future = true
 		}
 		return backend.ErrForeign
 	})
@@ -173,10 +184,10 @@ func pick(items []backend.Item, indexes []int) []backend.Item {
 
 // verify reads a batch back that the cache acknowledged, if it is the Client's
 // first or all are to be verified: a cache that drops what it acknowledged is
-// found at once, and not on the bill.
+// found at once, and not on the bill. One that was found is never trusted again.
 func (c *Client) verify(ctx context.Context, items []backend.Item) error {
 	first := c.firstWrite.CompareAndSwap(false, true)
-	if !first && !c.opts.VerifyWrites {
+	if !first && !c.opts.VerifyWrites && !c.writesLost.Load() {
 		return nil
 	}
 	keys := make([]backend.Key, len(items))
@@ -208,7 +219,9 @@ func (c *Client) verify(ctx context.Context, items []backend.Item) error {
 		return nil
 	}
 	err = fmt.Errorf("%w: of %d vectors written %d are missing or changed", ErrWriteLost, len(items), missing)
-	c.fault(ctx, "cache acknowledged a write and lost it", err)
+	if c.writesLost.CompareAndSwap(false, true) {
+		c.fault(ctx, "cache acknowledged a write and lost it", err)
+	}
 	return err
 }
 

@@ -14,7 +14,10 @@ import (
 
 // StreamOptions are the settings of one stream; nil is the zero value.
 type StreamOptions struct {
-	// Refresh, NoStore and CacheOnly mean what they mean in a Call.
+	// Refresh, NoStore and CacheOnly mean what they mean in a Call. With Refresh, or
+	// without a cache that is written, a text that comes again after its request is
+	// over is paid for again: remembering all of a stream's texts would take memory
+	// without bound.
 	Refresh   bool
 	NoStore   bool
 	CacheOnly bool
@@ -45,9 +48,10 @@ type Stream struct {
 	source iter.Seq2[string, string]
 	opts   StreamOptions
 
-	mu    sync.Mutex
-	begun bool
-	usage Usage
+	mu       sync.Mutex
+	begun    bool
+	usage    Usage
+	cacheErr error
 }
 
 // Stream returns a stream over pairs of an id and a text. Nothing happens before
@@ -67,6 +71,15 @@ func (s *Stream) Usage() Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.usage.clone()
+}
+
+// CacheErr returns the first failure of the cache so far, in reading or in storing,
+// or nil: vectors of this stream may have to be paid for again. Usage counts how many
+// there were. It may be called while the stream runs.
+func (s *Stream) CacheErr() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cacheErr
 }
 
 // All yields each text's id and vector, in the order of the source, as soon as
@@ -121,13 +134,18 @@ func (s *Stream) begin() error {
 	switch {
 	case s.begun:
 		return errors.New("embed: Stream.All can be ranged over only once")
+	case s.source == nil:
+		return errors.New("embed: the stream's pairs are nil; give a sequence of ids and texts")
 	case s.opts.Linger < 0:
 		return fmt.Errorf("embed: StreamOptions.Linger is %v; allowed are 0 for the default and more", s.opts.Linger)
 	case s.opts.CacheOnly && s.opts.Refresh:
 		return errors.New("embed: StreamOptions.CacheOnly and StreamOptions.Refresh exclude each other; at most one is allowed")
 	}
+	if err := s.client.begin(s.ctx); err != nil {
+		return err
+	}
 	s.begun = true
-	return s.client.begin()
+	return nil
 }
 
 const (

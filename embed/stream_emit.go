@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -48,12 +49,14 @@ func (p *pipeline) emit(yield func(StreamItem, error) bool) error {
 func (e *emitter) emitChunk(ch *chunk) (left bool, err error) {
 	s, c := e.stream, e.client
 	usage := Usage{}
+	var cacheErr error // the first
 	for _, m := range ch.misses {
 		if r := m.pending(); r != nil {
 			if !r.wait(e.ctx) {
 				return false, e.ctx.Err()
 			}
 			e.account(r, &usage)
+			cacheErr = cmp.Or(cacheErr, r.cacheErr)
 		}
 		if m.joins != nil {
 			m.vector, m.err = m.joins.vector, m.joins.err
@@ -67,8 +70,10 @@ func (e *emitter) emitChunk(ch *chunk) (left bool, err error) {
 	}
 	if ch.lookup.err != nil && e.ctx.Err() == nil {
 		usage.CacheFailures++
+		failure := fmt.Errorf("reading the cache: %w", ch.lookup.err)
+		cacheErr = fmt.Errorf("embed: %w", failure)
 		if c.opts.Strict {
-			e.end(fmt.Errorf("reading the cache: %w", ch.lookup.err))
+			e.end(failure)
 		}
 	}
 	errs := ch.lookup.settle(e.ctx, ch.misses, &usage)
@@ -76,6 +81,7 @@ func (e *emitter) emitChunk(ch *chunk) (left bool, err error) {
 	s.mu.Lock()
 	usage.LeastRequests = e.packer.limits.least(ch.load) - s.usage.LeastRequests
 	s.usage.add(&usage)
+	s.cacheErr = cmp.Or(s.cacheErr, cacheErr)
 	s.mu.Unlock()
 	c.countCall(&usage)
 

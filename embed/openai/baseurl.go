@@ -66,7 +66,9 @@ func isLocal(host string) bool {
 	if !strings.Contains(host, ".") {
 		return true
 	}
-	for _, suffix := range []string{".local", ".localhost", ".internal", ".lan", ".home.arpa"} {
+	// ".svc" is a service of one Kubernetes cluster, before the cluster's own domain
+	// is searched; "localhost.localdomain" is what Linux systems call themselves.
+	for _, suffix := range []string{".local", ".localdomain", ".localhost", ".internal", ".lan", ".home.arpa", ".svc"} {
 		if strings.HasSuffix(host, suffix) {
 			return true
 		}

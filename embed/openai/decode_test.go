@@ -278,6 +278,7 @@ func TestDecodeEveryCut(t *testing.T) {
 			_, _, err := decodeAnswer([]byte(body[:i]))
 			var syntax *syntaxError
 			require.ErrorAs(t, err, &syntax, "%s cut at %d", test.name, i)
+			require.True(t, syntax.cutOff(), "%s cut at %d", test.name, i)
 		}
 	}
 }

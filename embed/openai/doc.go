@@ -28,10 +28,11 @@
 //
 // # Identity
 //
-// The base URL, without credentials, query and default port, is part of each
-// cache key: the same model name elsewhere may be another model. Options.Name takes
+// The base URL, without credentials and default port, is part of each cache key: the
+// same model name elsewhere may be another model. Of a query, which may choose the
+// model too, and may be a secret, it is the digest. Options.Name takes
 // its place. A base URL that means another machine elsewhere (a loopback, private
-// or link-local address, a name without a dot or under .local, .localhost,
-// .internal, .lan or .home.arpa) makes embed.New ask for a Name if the cache is
+// or link-local address, a name without a dot or under .local, .localdomain,
+// .localhost, .internal, .lan, .home.arpa or .svc) makes embed.New ask for a Name if the cache is
 // shared by machines.
 package openai

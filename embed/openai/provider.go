@@ -230,6 +230,18 @@ func (b *builder) dimensions() {
 	}
 }
 
+// understood has the parameters that choose how numbers are sent, as base64 too, and
+// their values that mean little-endian float32. Read as such, what the others ask
+// for would be other vectors. Voyage and Mistral have output_dtype, Jina has
+// embedding_type, Cohere embedding_types, and vLLM the last two.
+var understood = map[string][]string{
+	"output_dtype":    {`"float"`},
+	"embedding_type":  {`"float"`, `"base64"`},
+	"embedding_types": {`["float"]`},
+	"embed_dtype":     {`"float32"`},
+	"endianness":      {`"little"`},
+}
+
 // extras checks Extra and marshals its values, so that later changes to it have
 // no effect.
 func (b *builder) extras() {
@@ -259,11 +271,8 @@ func (b *builder) extras() {
 			continue
 		}
 		raw := bytes.TrimSuffix(value.Bytes(), []byte("\n"))
-		// Voyage, Mistral and Jina send quantised vectors on request, as base64 too:
-		// read as float32 they would be other vectors.
-		if name == "output_dtype" && string(raw) != `"float"` ||
-			name == "embedding_type" && string(raw) != `"float"` && string(raw) != `"base64"` {
-			b.problem("Extra has %q with a value other than \"float\": only vectors of floats are understood", name)
+		if allowed := understood[name]; allowed != nil && !slices.Contains(allowed, string(raw)) {
+			b.problem("Extra has %q with a value other than %s: only vectors of floats are understood", name, allowed[0])
 		}
 		b.extra[name] = raw
 	}

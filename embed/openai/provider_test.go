@@ -82,7 +82,7 @@ func TestIdentity(t *testing.T) {
 func TestIdentityIsLocal(t *testing.T) {
 	for host, want := range map[string]bool{
 		"localhost": true, "LOCALHOST": true, "localhost.": true, "tei": true, "gpu.local": true, "gpu.internal": true, "x.localhost": true,
-		"box.lan": true, "nas.home.arpa": true,
+		"box.lan": true, "nas.home.arpa": true, "localhost.localdomain": true, "tei.default.svc": true,
 		"127.0.0.1": true, "127.1.2.3": true, "[::1]": true, "10.1.2.3": true, "192.168.0.1": true, "172.16.0.1": true, "169.254.1.1": true,
 		"[fe80::1]": true, "[fd00::1]": true, "[::ffff:127.0.0.1]": true, "0.0.0.0": true, "100.64.1.2": true,
 		"api.openai.com": false, "8.8.8.8": false, "172.32.0.1": false, "[2001:4860::8888]": false, "local.example.com": false,
@@ -141,6 +141,12 @@ func TestProblems(t *testing.T) {
 		{"quantised vectors", "voyage-4", Options{APIKey: secret, Extra: map[string]any{"output_dtype": "int8", "embedding_type": "binary"}}, []string{
 			`Extra has "output_dtype" with a value other than "float"`, `Extra has "embedding_type"`,
 		}},
+		{"other kinds of numbers", "m", Options{APIKey: secret, Extra: map[string]any{
+			"embed_dtype": "float16", "endianness": "native", "embedding_types": []string{"int8", "float"},
+		}}, []string{
+			`Extra has "embed_dtype" with a value other than "float32"`, `Extra has "endianness" with a value other than "little"`,
+			`Extra has "embedding_types" with a value other than ["float"]`,
+		}},
 		{"headers", "m", Options{APIKey: secret, Header: http.Header{"Bad Name": {"x"}, "Good": {"bad\r\nvalue"}}}, []string{
 			`Header "Bad Name" can't be sent`, `Header "Good" can't be sent`,
 		}},
@@ -169,6 +175,13 @@ func TestProblems(t *testing.T) {
 			require.Equal(t, err, sendErr, "a bad configuration sends nothing")
 		})
 	}
+}
+
+func TestFloatsAreUnderstood(t *testing.T) {
+	specOf(t, "m", Options{APIKey: secret, Extra: map[string]any{
+		"output_dtype": "float", "embedding_type": "base64", "embedding_types": []string{"float"}, "embed_dtype": "float32", "endianness": "little",
+	}})
+	specOf(t, "m", Options{APIKey: secret, Extra: map[string]any{"embedding_type": "float"}})
 }
 
 func TestValidDimensions(t *testing.T) {

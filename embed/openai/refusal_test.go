@@ -203,12 +203,19 @@ func TestRetryAfter(t *testing.T) {
 
 // Answers with status 200 that are none.
 func TestBadAnswers(t *testing.T) {
-	for _, body := range []string{"", "{", `{"data":[{"embedding":"AACA`, `{"data":[]} {}`} {
+	for _, body := range []string{"", "{", `{"data":[{"embedding":"AACA`, `{"data":[{"embedding":[1,-`, `{"a":nul`, `{"a":"\u12`} {
 		e := embedErr(t, Options{}, answering(200, body, "x-request-id", "id"))
 		require.True(t, e.Transient && e.MaybeBilled && !e.Fatal, body)
 		require.Equal(t, "id", e.RequestID)
 		require.ErrorContains(t, e, "cut off or not JSON")
 		require.NotErrorIs(t, e, embed.ErrBadAnswer)
+	}
+	// What is whole and no JSON would be paid for again, and be the same again.
+	for _, body := range []string{`{"data":[]} {}`, `{"data":[{"embedding":[NaN]}]}`, `{"data":[]}` + "\x00", `{"a":nulL}`, `{"a":"\u12x4"}`} {
+		e := embedErr(t, Options{}, answering(200, body))
+		require.True(t, !e.Transient && e.MaybeBilled && !e.Fatal, body)
+		require.ErrorIs(t, e, embed.ErrBadAnswer)
+		require.ErrorContains(t, e, "not JSON")
 	}
 	// A page is no answer of an API, and asking again doesn't make it one.
 	for _, body := range []string{"<html>down</html>", " \n<!doctype html>", "ok"} {
@@ -237,6 +244,13 @@ func TestOtherSuccesses(t *testing.T) {
 	server := httptest.NewServer(answering(201, `{"data":[{"embedding":[1]}],"error":null}`))
 	defer server.Close()
 	answer, err := New("m", &Options{BaseURL: server.URL}).Embed(t.Context(), []string{"x"})
+	require.NoError(t, err)
+	require.Equal(t, [][]float32{{1}}, answer.Vectors)
+
+	// A byte order mark is no part of JSON, but may be ignored (RFC 8259, section 8.1).
+	server = httptest.NewServer(answering(200, "\ufeff"+`{"data":[{"embedding":[1]}]}`))
+	defer server.Close()
+	answer, err = New("m", &Options{BaseURL: server.URL}).Embed(t.Context(), []string{"x"})
 	require.NoError(t, err)
 	require.Equal(t, [][]float32{{1}}, answer.Vectors)
 	require.True(t, embedErr(t, Options{}, answering(204, "")).Transient)

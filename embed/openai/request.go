@@ -118,8 +118,8 @@ func appendEscaped(b []byte, s string) []byte {
 //
 // A failed request is an *embed.ProviderError. Transient are the statuses 408,
 // 409, 429 (unless the account is empty) and 5xx, a connection that failed and an
-// answer that was cut off or is not JSON. Fatal are 401, 402, 403, 404, an empty
-// account and a redirect. An answer that is JSON of another shape wraps
+// answer that was cut off. Fatal are 401, 402, 403, 404, an empty account, a redirect
+// and a page. A whole answer that is not JSON, or of another shape, wraps
 // [embed.ErrBadAnswer]. MaybeBilled is set where the request was handed over to be
 // written and no whole answer came, and for statuses with which a gateway or a
 // server gives up on work that was begun. Where ctx ended, the error wraps
@@ -167,6 +167,7 @@ func (p *Provider) Embed(ctx context.Context, texts []string) (*embed.Answer, er
 	if err != nil {
 		return nil, p.noAnswer(ctx, fmt.Errorf("answer was cut off: %w", err), true)
 	}
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	answer, failed, err := decodeAnswer(body)
 	if failed && (err != nil || len(answer.Vectors) == 0) {
 		return nil, p.refusal(response, body)
@@ -175,11 +176,14 @@ func (p *Provider) Embed(ctx context.Context, texts []string) (*embed.Answer, er
 		e := &embed.ProviderError{Status: response.StatusCode, RequestID: p.clean(requestID(response.Header)), MaybeBilled: true, Err: err}
 		if syntax := (*syntaxError)(nil); errors.As(err, &syntax) {
 			start := bytes.TrimLeft(body, " \t\r\n")
-			if page := len(start) > 0 && !bytes.ContainsAny(start[:1], "{["); page {
-				// Of a portal, or of the server's front door.
+			page := len(start) > 0 && !bytes.ContainsAny(start[:1], "{[")
+			switch {
+			case page: // of a portal, or of the server's front door
 				e.Fatal, e.MaybeBilled, e.Err = true, false, errNoAPI
-			} else {
+			case syntax.cutOff():
 				e.Transient = true
+			default:
+				e.Err = fmt.Errorf("%w: %w", embed.ErrBadAnswer, err)
 			}
 		}
 		return nil, e

@@ -24,6 +24,9 @@ func (e *syntaxError) Error() string {
 	return fmt.Sprintf("answer is cut off or not JSON: stopped at byte %d of %d", e.offset, e.length)
 }
 
+// cutOff says whether all that is there could be the beginning of an answer.
+func (e *syntaxError) cutOff() bool { return e.offset == e.length }
+
 // object reads an object at the given depth; member reads the value of each key.
 func (s *scanner) object(depth int, member func(key []byte) error) error {
 	return s.sequence(depth, '}', func() error {
@@ -102,10 +105,12 @@ func (s *scanner) skip(depth int) (err error) {
 }
 
 func (s *scanner) literal(word string) error {
-	if len(s.b)-s.i < len(word) || string(s.b[s.i:s.i+len(word)]) != word {
-		return s.syntax()
+	for at := range len(word) {
+		if s.peek() != word[at] {
+			return s.syntax()
+		}
+		s.i++
 	}
-	s.i += len(word)
 	return nil
 }
 
@@ -176,10 +181,13 @@ func (s *scanner) str() (raw []byte, escaped bool, err error) {
 			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 				s.i++
 			case 'u':
-				if s.i++; hex4(s.b[s.i:]) < 0 {
-					return nil, false, s.syntax()
+				s.i++
+				for range 4 {
+					if !isHex(s.peek()) {
+						return nil, false, s.syntax()
+					}
+					s.i++
 				}
-				s.i += 4
 			default:
 				return nil, false, s.syntax()
 			}
@@ -253,6 +261,10 @@ func hex4(b []byte) rune {
 		r = r<<4 | rune(c)
 	}
 	return r
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
 }
 
 func (s *scanner) space() {
