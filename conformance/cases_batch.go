@@ -17,6 +17,7 @@ var batchCases = []testcase{
 	{name: "batch/fails-at-item-256", rules: "S1 S4", needs: []need{needFault}, fn: func(e *env) { e.failsAt(256) }},
 	{name: "batch/fails-at-item-511", rules: "S1 S4", needs: []need{needFault}, fn: func(e *env) { e.failsAt(511) }},
 	{name: "batch/fails-in-txn", rules: "T3 S1 S4", needs: []need{needFault}, fn: batchFailsInTxn},
+	{name: "batch/fails-beside-others", rules: "S1 S3 S4", needs: []need{needFault}, fn: batchFailsBesideOthers},
 	{name: "batch/written-while-read", rules: "S10", needs: []need{needSnapshot}, fn: batchWrittenWhileRead},
 	{name: "batch/read-while-written", rules: "S3 S10", fn: func(e *env) { e.readWhileWritten(setDirect, 200) }},
 	{name: "batch/txn-read-while-written", rules: "T3 S3 S10", fn: func(e *env) { e.readWhileWritten(setInTxn, 100) }},
@@ -47,6 +48,33 @@ func (e *env) failsAt(item int) {
 	if e.s.Want.Reach >= backend.ReachHost {
 		e.seen(e.open(location), "S3", action+", then once more, read through another handle", items)
 	}
+}
+
+// batchFailsBesideOthers: writers at the same time, whose batches a store may put
+// together. Some of them fail; each is stored or not as its own call said.
+func batchFailsBesideOthers(e *env) {
+	location := e.location()
+	c := e.open(location)
+	before := e.batch(e.keys("before", 20), 1)
+	e.set(c, before)
+	most := e.atMost(12)
+	undo := e.fault(location, Fault{Kind: FailAtItem, Item: most / 2})
+	const writers, batches = 8, 6
+	all := make([]*written, writers*batches)
+	action := fmt.Sprintf("SetMany of one of 8 writers while batches of more than %d items fail", most/2)
+	e.parallel(writers, func(w int) {
+		for b := range batches {
+			n := most
+			if (w+b)%2 == 0 {
+				n = max(1, most/8)
+			}
+			items := e.batch(e.keys(fmt.Sprintf("writer %d batch %d", w, b), n), 1)
+			all[w*batches+b] = &written{writer: w, number: b, items: items, err: c.SetMany(e.ctx, items)}
+		}
+	})
+	undo()
+	e.settle(c)
+	e.accountFor(location, c, action, all, before)
 }
 
 func batchFailsInTxn(e *env) {

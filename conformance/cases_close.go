@@ -207,6 +207,17 @@ func closeLeavesNothing(e *env) {
 	if !ok {
 		return
 	}
+	e.leavesNothing(location, before, "opening, using and closing the store ten times")
+	for range 10 { // what makes a store may leave something too
+		if fresh := e.location(); filepath.IsAbs(fresh) { // else the author's own sockets count
+			e.useAndClose(fresh)
+			e.leavesNothing(fresh, nil, "making, using and closing a store")
+		}
+	}
+}
+
+// leavesNothing checks that no more files are open at location than before.
+func (e *env) leavesNothing(location string, before []string, action string) {
 	var left []string
 	if !poll(min(leakPatience, e.runner.patience), func() bool {
 		rest := slices.Clone(before)
@@ -221,7 +232,7 @@ func closeLeavesNothing(e *env) {
 		}
 		return len(left) == 0
 	}) {
-		e.broken("C4", "opening, using and closing the store ten times", "no file and no connection left open", strings.Join(left, ", "))
+		e.broken("C4", action, "no file and no connection left open", strings.Join(left, ", "))
 	}
 }
 

@@ -22,6 +22,7 @@ var ctxCases = []testcase{
 	{name: "ctx/set-beside-visit", rules: "X2 X3", fn: ctxSetBesideVisit},
 	{name: "ctx/beside-close", rules: "X2", fn: ctxBesideClose},
 	{name: "ctx/get-beside-visits", rules: "G1 X2", fn: ctxGetBesideVisits},
+	{name: "ctx/get-behind-write", rules: "G1 X2 X3 N4", room: 16 << 20, fn: ctxGetBehindWrite},
 	{name: "ctx/behind-locked", rules: "S1 S3 X2", needs: []need{needFault}, fn: ctxBehindLocked},
 	{name: "ctx/left", rules: "S4", fn: ctxLeft},
 	{name: "ctx/ends-in-fn", rules: "X1 X2 T3", fn: ctxEndsInFn},

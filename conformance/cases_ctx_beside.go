@@ -145,7 +145,7 @@ func ctxBehindLocked(e *env) {
 }
 
 // ctxLeft: a write may go on for a while when its caller has gone, but not into
-// what the same handle writes afterwards.
+// what the same handle writes afterwards. deleteLeft is the same for removals.
 func ctxLeft(e *env) {
 	c := e.cache()
 	var all []backend.Item
@@ -167,31 +167,77 @@ func ctxLeft(e *env) {
 	e.stored(c, "S4", "SetMany after writes of the same keys whose callers had left", all)
 }
 
-// deleteLeft is the same for a removal, before a write and after it.
-func deleteLeft(e *env) {
-	location := e.location()
-	c := e.open(location)
-	e.needDelete(c)
-	var gone []backend.Key
-	e.eachLook("SetMany, then a Delete,", func(ctx context.Context, n int, action string) error {
-		keys := e.keys(fmt.Sprint("written", n), e.atMost(20))
-		err := c.SetMany(ctx, e.batch(keys, 1))
-		_, deleteErr := backend.Delete(e.ctx, c, keys, func(int, []byte) bool { return true })
-		e.check(deleteErr == nil, "D1", action, "nil", errText(deleteErr))
-		gone = append(gone, keys...)
+// ctxGetBehindWrite: a visit takes its time, and beside it a write that is so large
+// that a store may have to make room, for which it may have to wait for the visit. One
+// more reader may have to wait behind the write, but not beyond the end of its context;
+// and if it doesn't wait, it finds what is stored.
+func ctxGetBehindWrite(e *env) {
+	c := e.cache()
+	items := e.batch(e.keys("a", 2000), 1)
+	e.set(c, items)
+	size := e.sized(1 << 20)
+	if limit := e.s.Want.MaxBatchBytes; limit > 0 {
+		size = min(size, limit/4)
+	}
+	var large []backend.Item
+	for _, k := range e.keys("large", e.atMost(4)) {
+		large = append(large, backend.Item{Key: k, Value: payload(k, 1, size)})
+	}
+	at := e.onTheWay(c)
+	var written <-chan struct{}
+	var writeErr error
+	visits := 0
+	err := c.GetMany(e.ctx, keysOf(items[:3]), func(int, []byte) error {
+		if visits++; visits > 1 {
+			return nil
+		}
+		written = e.background(func() { writeErr = c.SetMany(e.ctx, large) })
+		<-time.After(grace) // it waits by then, or is done
+		for range 2 {
+			e.getOrCancelled(c, items)
+			e.scanOrCancelled(c, at)
+		}
+		return nil
+	})
+	e.check(err == nil && visits == 3, "G1", "GetMany whose visit takes its time", "nil and every key", fmt.Sprintf("%s and %d of 3 keys", errText(err), visits))
+	e.within(e.runner.patience, "X3", "SetMany beside a GetMany that takes its time", func() { <-written })
+	e.allOrNone(c, "SetMany beside a GetMany that takes its time", large, nil, writeErr)
+	e.within(e.runner.patience, "X3", "GetMany after calls that were cancelled behind a write", func() { e.stored(c, "S9", "calls that were cancelled behind a write", items) })
+	e.usable(c, "X2", "calls that were cancelled behind a write")
+	// What a call has left behind, such as a transaction that it waited for, must not
+	// hold up the next one.
+	again := e.changed(large)
+	e.within(e.runner.patience, "X3", "SetMany after calls that were cancelled behind a write", func() { e.set(c, again) })
+	e.within(e.runner.patience, "C2", "Close after calls that were cancelled behind a write", func() { e.close(c) })
+}
+
+// onTheWay returns a position in the middle of a walk; "" where there is none.
+func (e *env) onTheWay(c backend.Cache) backend.Position {
+	at, err := backend.Scan(e.ctx, c, "", 0, func(backend.Entry) error { return nil })
+	e.check(err == nil || errors.Is(err, backend.ErrUnsupported), "N1", "Scan", "nil", errText(err))
+	return at
+}
+
+func (e *env) getOrCancelled(c backend.Cache, items []backend.Item) {
+	action := "GetMany that is cancelled behind a write that waits"
+	found := 0
+	err := e.cancelled(action, func(ctx context.Context) error {
+		return c.GetMany(ctx, keysOf(items), func(int, []byte) error { found++; return nil })
+	})
+	e.check(err == nil && found == len(items) || errors.Is(err, context.Canceled), "G1", action,
+		"every key and nil, or an error that wraps ctx.Err()", fmt.Sprintf("%d of %d keys and %s", found, len(items), errText(err)))
+}
+
+func (e *env) scanOrCancelled(c backend.Cache, at backend.Position) {
+	action := "Scan that is cancelled behind a write that waits"
+	var next backend.Position
+	err := e.cancelled(action, func(ctx context.Context) (err error) {
+		next, err = backend.Scan(ctx, c, at, 0, func(backend.Entry) error { return nil })
 		return err
 	})
-	var all []backend.Item
-	e.eachLook("Delete, then a SetMany,", func(ctx context.Context, n int, _ string) error {
-		keys := e.keys(fmt.Sprint("removed", n), e.atMost(20))
-		e.set(c, e.batch(keys, 1))
-		_, err := backend.Delete(ctx, c, keys, nil)
-		items := e.batch(keys, 2)
-		e.set(c, items)
-		all = append(all, items...)
-		return err
-	})
-	<-time.After(grace)
-	e.absent(c, "S4", "Delete after writes of the same keys whose callers had left", gone)
-	e.stored(c, "S4", "SetMany after removals of the same keys whose callers had left", all)
+	if errors.Is(err, backend.ErrUnsupported) {
+		return
+	}
+	e.check(err == nil || errors.Is(err, context.Canceled), "X2", action, "nil, or an error that wraps ctx.Err()", errText(err))
+	e.check(err == nil || next == at, "N4", action+", with "+errText(err), "the position that the call began at", "another one")
 }

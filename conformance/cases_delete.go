@@ -23,14 +23,17 @@ var deleteCases = []testcase{
 	{name: "delete/foreign", rules: "D1 D5 G5", needs: []need{needPlant}, fn: deleteForeign},
 	{name: "delete/write-again", rules: "D3 S3", fn: deleteWriteAgain},
 	{name: "delete/reopen", rules: "D3 S9", needs: []need{needDurable}, fn: deleteReopen},
+	{name: "delete/reopen-much", rules: "D3 S9", needs: []need{needDurable}, room: 32 << 20, fn: deleteReopenMuch},
 	{name: "delete/other-handle", rules: "D3", needs: []need{needHost, needNoCopies}, fn: deleteOtherHandle},
 	{name: "delete/other-process", rules: "D1 D3", needs: []need{needHost, needNoCopies}, fn: deleteOtherProcess},
 	{name: "delete/ended-context", rules: "X1", fn: deleteEndedContext},
 	{name: "delete/ends-at-each-look", rules: "X2 D4", fn: deleteEndsAtEachLook},
 	{name: "delete/left", rules: "S4 D1", fn: deleteLeft},
+	{name: "delete/left-slow", rules: "S4 D1", needs: []need{needFault}, fn: deleteLeftSlow},
 	{name: "delete/closed", rules: "C3", fn: deleteClosed},
 	{name: "delete/close-waits", rules: "C2 D3", fn: deleteCloseWaits},
 	{name: "delete/under-faults", rules: "D4 X2 X3", needs: []need{needFault}, fn: deleteUnderFaults},
+	{name: "delete/full", rules: "D3 D4 X3", needs: []need{needFault}, room: 32 << 20, fn: deleteFull},
 }
 
 // deletable makes a store with n entries under the keys "a".

@@ -41,19 +41,24 @@ func (e *env) writtenMeanwhile(c, writer backend.Cache, who string) {
 		action := fmt.Sprintf("Delete of %d entries, one of which %s overwrites when match has seen it", n, who)
 		var done <-chan struct{}
 		var writeErr error
+		inside, again := false, false // the write was over before match returned; match saw what it wrote
 		removed, err := backend.Delete(e.ctx, c, keys, func(i int, value []byte) bool {
 			isOld := bytes.Equal(value, old[i].Value)
+			again = again || i == target && !isOld
 			e.check(isOld || i == target && bytes.Equal(value, fresh[i].Value), "D5", action, "the value before the write or after it", fmt.Sprintf("%d other bytes", len(value)))
 			if i == target && done == nil {
 				done = e.background(func() { writeErr = writer.SetMany(e.ctx, fresh[i:i+1]) })
 				select {
 				case <-done:
+					inside = writeErr == nil
 				case <-time.After(grace):
 				}
 			}
 			return isOld
 		})
 		e.check(done != nil, "D5", action, "a call of match for each stored key", "none, and "+errText(err))
+		known := writer == c || e.s.lag() == 0 && !e.s.Want.Copies // else this handle need not see it yet
+		e.check(err != nil || again || !inside || !known, "D5", action, "another call of match, with the new value", "none")
 		e.within(e.runner.patience, "X3", "SetMany beside Delete", func() { <-done })
 		if writeErr == nil {
 			e.stored(writer, "D2", action+"; read through "+who, fresh[target:target+1])
@@ -213,29 +218,4 @@ func deleteCloseWaits(e *env) {
 	if e.s.Want.Durability >= backend.SurvivesCrash {
 		e.absent(e.open(location), "D3", "Delete during which Close is called, after opening again", keysOf(items))
 	}
-}
-
-func deleteUnderFaults(e *env) {
-	e.eachFault(func(e *env, kind FaultKind) {
-		location, c, items := e.deletable(120)
-		first, second, rest := items[:40], items[40:80], items[80:]
-		undo := e.fault(location, Fault{Kind: kind})
-		deadline := fmt.Sprintf("Delete with a deadline of 50 ms while the store is %v", kind)
-		firstErr := e.withDeadline(deadline, func(ctx context.Context) error {
-			_, err := backend.Delete(ctx, c, keysOf(first), nil)
-			return err
-		})
-		var secondErr error
-		free := fmt.Sprintf("Delete without a deadline while the store is %v", kind)
-		e.within(e.runner.patience, "X3", free, func() {
-			_, secondErr = backend.Delete(e.ctx, c, keysOf(second), func(int, []byte) bool { return true })
-		})
-		undo()
-		e.settle(c)
-		e.goneOrThere(c, deadline, first, firstErr)
-		e.goneOrThere(c, free, second, secondErr)
-		e.stored(c, "D4", free+": the others", rest)
-		e.remove(c, keysOf(items[:80]))
-		e.absent(c, "D3", "Delete once more after a time when the store was "+kind.String(), keysOf(items[:80]))
-	}, Full, Slow, Cut, Locked)
 }

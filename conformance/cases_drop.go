@@ -90,6 +90,22 @@ func dropAtTheLimits(e *env) {
 		all = append(all, batch...)
 	}
 	e.stored(c, "S3", fmt.Sprintf("two batches of %d values of %d bytes", items, each), all)
+
+	// Where nothing is declared, a batch of 20 MiB is within it.
+	if e.s.Want.MaxBatchBytes > 0 || e.s.Want.MaxBatchItems > 0 {
+		return
+	}
+	batch := make([]backend.Item, 5)
+	for i := range batch {
+		k := e.key("large", i)
+		batch[i] = backend.Item{Key: k, Value: payload(k, 1, e.sized(4<<20))}
+	}
+	action := "SetMany of 5 values of up to 4 MiB, as Info allows"
+	e.within(2*e.runner.patience, "X3", action, func() {
+		err := c.SetMany(e.ctx, batch)
+		e.check(err == nil, "S8", action, "nil", errText(err))
+	})
+	e.stored(c, "S3", action, batch)
 }
 
 func dropReopen(e *env) {

@@ -29,7 +29,7 @@ var scanCases = []testcase{
 	{name: "scan/while-deleted", rules: "N1 D3", fn: scanWhileDeleted},
 	{name: "scan/ended-context", rules: "X1 N4", fn: scanEndedContext},
 	{name: "scan/ends-at-each-look", rules: "X2 N4", fn: scanEndsAtEachLook},
-	{name: "scan/closed", rules: "C3", fn: scanClosed},
+	{name: "scan/closed", rules: "C3 N4", fn: scanClosed},
 	{name: "scan/close-waits", rules: "C2", fn: scanCloseWaits},
 	{name: "scan/under-faults", rules: "N1 X2 X3", needs: []need{needFault}, fn: scanUnderFaults},
 }
@@ -294,14 +294,17 @@ func scanBorrowedWhileWritten(e *env) {
 }
 
 func scanEndedContext(e *env) {
-	_, c, _ := e.scannable(20)
+	_, c, _ := e.scannable(scanEntries)
+	onTheWay := e.onTheWay(c)
 	for how, ctx := range e.ended() {
-		visits := 0
-		next, err := backend.Scan(ctx, c, "", 64, func(backend.Entry) error { visits++; return nil })
-		action := "Scan with a context that is " + how
-		e.check(errors.Is(err, ctx.Err()), "X1", action, "an error that wraps ctx.Err()", errText(err))
-		e.check(visits == 0, "X1", action, "no visit", fmt.Sprintf("%d visits", visits))
-		e.check(next == "", "N4", action, "the position that the call began at", "another one")
+		for _, from := range []backend.Position{"", onTheWay} {
+			visits := 0
+			next, err := backend.Scan(ctx, c, from, 64, func(backend.Entry) error { visits++; return nil })
+			action := "Scan with a context that is " + how
+			e.check(errors.Is(err, ctx.Err()), "X1", action, "an error that wraps ctx.Err()", errText(err))
+			e.check(visits == 0, "X1", action, "no visit", fmt.Sprintf("%d visits", visits))
+			e.check(next == from, "N4", action, "the position that the call began at", "another one")
+		}
 	}
 }
 
@@ -342,12 +345,15 @@ func scanEndsAtEachLook(e *env) {
 }
 
 func scanClosed(e *env) {
-	_, c, _ := e.scannable(5)
+	_, c, _ := e.scannable(scanEntries)
+	onTheWay := e.onTheWay(c)
 	e.close(c)
-	visits := 0
-	next, err := backend.Scan(e.ctx, c, "", 64, func(backend.Entry) error { visits++; return nil })
-	e.check(errors.Is(err, backend.ErrClosed) && visits == 0 && next == "", "C3", "Scan after Close", "ErrClosed, no visit, the position that the call began at",
-		fmt.Sprintf("%s, %d visits, position %q", errText(err), visits, next))
+	for _, from := range []backend.Position{"", onTheWay} {
+		visits := 0
+		next, err := backend.Scan(e.ctx, c, from, 64, func(backend.Entry) error { visits++; return nil })
+		e.check(errors.Is(err, backend.ErrClosed) && visits == 0, "C3", "Scan after Close", "ErrClosed, no visit", fmt.Sprintf("%s, %d visits", errText(err), visits))
+		e.check(next == from, "N4", "Scan after Close", "the position that the call began at", "another one")
+	}
 }
 
 func scanCloseWaits(e *env) {

@@ -9,6 +9,7 @@ import (
 
 var sizeCases = []testcase{
 	{name: "size/values", rules: "G4 S8", room: 16 << 20, fn: sizeValues},
+	{name: "size/alone", rules: "G1 G4", room: 16 << 20, fn: sizeAlone},
 	{name: "size/largest-value", rules: "S8", needs: []need{needMaxValue}, room: 1, fn: sizeLargestValue},
 	{name: "size/largest-batch", rules: "S8", needs: []need{needMaxItems}, room: 1, fn: sizeLargestBatch},
 	{name: "size/largest-bytes", rules: "S8", needs: []need{needMaxBytes}, room: 1, fn: sizeLargestBytes},
@@ -50,6 +51,23 @@ func sizeValues(e *env) {
 		err := c.SetMany(e.ctx, item)
 		e.check(err == nil, "S8", action, "nil", errText(err))
 		e.stored(c, "G4", action, item)
+	}
+}
+
+// sizeAlone stores one value in a store that has no other, of the sizes with which it
+// may end where a page, and so a file, ends: whatever stands before it in the page.
+func sizeAlone(e *env) {
+	for _, pages := range []int{1, 4, 5} {
+		c := e.cache()
+		k := e.key("alone", pages)
+		for before := 0; before <= 160; before += 8 {
+			size := e.sized(pages<<12 - before)
+			item := []backend.Item{{Key: k, Value: payload(k, uint64(before+1), size)}}
+			action := fmt.Sprintf("SetMany of a value of %d bytes, the only one of the store", size)
+			err := c.SetMany(e.ctx, item)
+			e.check(err == nil, "S8", action, "nil", errText(err))
+			e.stored(c, "G4", action, item)
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ var writeCases = []testcase{
 	{name: "write/last-wins", rules: "S2", fn: writeLastWins},
 	{name: "write/neighbours", rules: "S2 S9", fn: writeNeighbours},
 	{name: "write/no-items", rules: "S6", fn: writeNoItems},
+	{name: "write/no-items-under-faults", rules: "S6", needs: []need{needFault}, fn: writeNoItemsUnderFaults},
 	{name: "write/empty-value", rules: "S7", fn: writeEmptyValue},
 	{name: "write/items-unchanged", rules: "S5", fn: writeItemsUnchanged},
 	{name: "write/items-reused", rules: "S5", fn: writeItemsReused},
@@ -86,6 +87,24 @@ func writeNoItems(e *env) {
 		e.check(err == nil, "S6", "SetMany without items", "nil", errText(err))
 	}
 	e.stored(c, "S6", "SetMany without items", items)
+}
+
+// writeNoItemsUnderFaults: where there is nothing to store, nothing can fail.
+func writeNoItemsUnderFaults(e *env) {
+	e.eachFault(func(e *env, kind FaultKind) {
+		location := e.location()
+		c := e.open(location)
+		items := e.batch(e.keys("a", 10), 1)
+		e.set(c, items)
+		undo := e.fault(location, Fault{Kind: kind})
+		action := fmt.Sprintf("SetMany without items while the store is %v", kind)
+		var err error
+		e.within(e.runner.patience, "X3", action, func() { err = c.SetMany(e.ctx, nil) })
+		e.check(err == nil, "S6", action, "nil", errText(err))
+		undo()
+		e.settle(c)
+		e.stored(c, "S6", action, items)
+	}, Cut, Locked, Full)
 }
 
 func writeEmptyValue(e *env) {

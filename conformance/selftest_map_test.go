@@ -118,6 +118,9 @@ func (c *mapCache) SetMany(ctx context.Context, items []backend.Item) error {
 	if err := c.info.Check(items); err != nil {
 		return fmt.Errorf("map: %w", err)
 	}
+	if len(items) == 0 {
+		return nil
+	}
 	size := 0
 	for _, item := range items {
 		size += len(item.Value)

@@ -29,7 +29,7 @@ type mutant struct {
 }
 
 // The mutants, by what they break; selftest_unix_test.go adds those over files.
-var mutants = slices.Concat(readMutants, writeMutants, txnMutants, ctxMutants, closeMutants, batchMutants, evictMutants, damageMutants, scanMutants, deleteMutants, upkeepMutants)
+var mutants = slices.Concat(readMutants, writeMutants, txnMutants, ctxMutants, closeMutants, batchMutants, evictMutants, damageMutants, scanMutants, deleteMutants, upkeepMutants, gapMutants)
 
 // haveFiles says that there are mutants over files; without them some cases, such
 // as those of crashes, have nothing that they could find.

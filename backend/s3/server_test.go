@@ -101,7 +101,8 @@ func startGateway(t testing.TB, binary string) *server {
 	require.NoError(t, cmd.Start())
 	target, err := url.Parse("http://" + address)
 	require.NoError(t, err)
-	transport := &http.Transport{MaxIdleConnsPerHost: 128, DisableCompression: true}
+	// Connections of the proxies' own go away soon, and so are none that a cache left.
+	transport := &http.Transport{MaxIdleConnsPerHost: 128, IdleConnTimeout: 500 * time.Millisecond, DisableCompression: true}
 	s := &server{
 		name: "versitygw, " + binary,
 		handler: &httputil.ReverseProxy{

@@ -87,8 +87,7 @@ func (c *Cache) SetMany(ctx context.Context, items []backend.Item) error {
 		return backend.ErrClosed
 	}
 	defer c.calls.RUnlock()
-	_, next, err := c.find(ctx, nil) // the first number that is free
-	if err = errors.Join(err, c.Info().Check(items)); err != nil || len(items) == 0 {
+	if err := errors.Join(ctx.Err(), c.Info().Check(items)); err != nil || len(items) == 0 {
 		return err
 	}
 	file, err := os.CreateTemp(c.dir, "new-*")
@@ -97,7 +96,8 @@ func (c *Cache) SetMany(ctx context.Context, items []backend.Item) error {
 	}
 	defer os.Remove(file.Name())
 	err = errors.Join(gob.NewEncoder(file).Encode(items), file.Close())
-	for ; err == nil || errors.Is(err, os.ErrExist); next++ { // somebody else may be faster
+	_, next, findErr := c.find(ctx, nil) // the first number that is free
+	for err = errors.Join(err, findErr); err == nil || errors.Is(err, os.ErrExist); next++ { // somebody else may be faster
 		if err = os.Link(file.Name(), c.path(next)); err == nil {
 			return nil
 		}
