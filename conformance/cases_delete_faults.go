@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/embedonce/embedonce/backend"
@@ -37,20 +38,48 @@ func deleteUnderFaults(e *env) {
 }
 
 // deleteFull: a deletion may need room before it gives any. In a store that has none it
-// may fail, but not go on for ever.
+// may fail, but not go on for ever; also while a visit keeps what could be used again.
 func deleteFull(e *env) {
 	location, c, items := e.deletable(400)
 	undo := e.fault(location, Fault{Kind: Full})
 	e.fill(c, 64<<10)
 	e.fill(c, 3000)
 	at := 0
-	for _, n := range []int{1, 1, 2, 2, 20, 200} {
+	var looks []func() // at what came of it: a reader may have to wait for the visit
+	remove := func(n int, when string) {
 		piece := items[at : at+n]
 		at += n
-		action := fmt.Sprintf("Delete of %d entries of a store that has no room", n)
-		var err error
-		e.within(e.runner.patience, "X3", action, func() { _, err = backend.Delete(e.ctx, c, keysOf(piece), nil) })
-		e.goneOrThere(c, action, piece, err)
+		action := fmt.Sprintf("Delete of %d entries of a store that has no room%s", n, when)
+		e.within(e.runner.patience, "X3", action, func() {
+			_, err := backend.Delete(e.ctx, c, keysOf(piece), nil)
+			looks = append(looks, func() { e.goneOrThere(c, action, piece, err) })
+		})
+	}
+	for _, n := range []int{1, 1, 2, 2, 20, 200} {
+		remove(n, "")
+	}
+	inside, release := make(chan struct{}), make(chan struct{})
+	visited := e.background(func() {
+		err := c.GetMany(e.ctx, keysOf(items[399:]), func(int, []byte) error {
+			close(inside)
+			<-release
+			return nil
+		})
+		e.check(err == nil, "G2", "GetMany beside deletions from a store that has no room", "nil", errText(err))
+	})
+	free := sync.OnceFunc(func() { close(release) })
+	defer free()
+	select {
+	case <-inside:
+	case <-visited:
+	}
+	for _, n := range []int{1, 1, 1, 1, 1, 1, 2, 2, 20, 100} {
+		remove(n, ", while a visit runs")
+	}
+	free()
+	<-visited
+	for _, look := range looks {
+		look()
 	}
 	e.stored(c, "D4", "Delete of other entries of a store that has no room", items[at:])
 	undo()

@@ -54,20 +54,22 @@ func sizeValues(e *env) {
 	}
 }
 
-// sizeAlone stores one value in a store that has no other, of the sizes with which it
-// may end where a page, and so a file, ends: whatever stands before it in the page.
+// sizeAlone stores one value, larger and larger, in a store that has no other, of the
+// sizes with which it may end where a page, and so a file, ends: whatever stands before
+// it in the page.
 func sizeAlone(e *env) {
-	for _, pages := range []int{1, 4, 5} {
+	for before := 0; before <= 160; before += 8 {
 		c := e.cache()
-		k := e.key("alone", pages)
-		for before := 0; before <= 160; before += 8 {
+		k := e.key("alone", before)
+		for pages := 1; pages <= 6; pages++ {
 			size := e.sized(pages<<12 - before)
-			item := []backend.Item{{Key: k, Value: payload(k, uint64(before+1), size)}}
+			item := []backend.Item{{Key: k, Value: payload(k, uint64(pages), size)}}
 			action := fmt.Sprintf("SetMany of a value of %d bytes, the only one of the store", size)
 			err := c.SetMany(e.ctx, item)
 			e.check(err == nil, "S8", action, "nil", errText(err))
 			e.stored(c, "G4", action, item)
 		}
+		e.close(c)
 	}
 }
 

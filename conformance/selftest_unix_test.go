@@ -38,7 +38,7 @@ func init() {
 		mutant{name: "leaves its lock when it is killed", suite: overFile(fileFlaws{leavesLock: true}),
 			must: []string{"crash/in-visit"}, may: anywhere},
 		mutant{name: "says nil when there is no room", suite: overFile(fileFlaws{nilWhenFull: true}),
-			must: []string{"drop/full"}, may: []string{"drop/*", "delete/under-faults"}},
+			must: []string{"drop/full"}, may: []string{"drop/*", "delete/*"}},
 		mutant{name: "wipes what it has when there is no room", suite: overFile(fileFlaws{wipesWhenFull: true}),
 			must: []string{"drop/full"}},
 		mutant{name: "says nil when it is cut off", suite: overFile(fileFlaws{nilWhenCut: true}),
