@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -17,6 +18,7 @@ var batchCases = []testcase{
 	{name: "batch/fails-at-item-256", rules: "S1 S4", needs: []need{needFault}, fn: func(e *env) { e.failsAt(256) }},
 	{name: "batch/fails-at-item-511", rules: "S1 S4", needs: []need{needFault}, fn: func(e *env) { e.failsAt(511) }},
 	{name: "batch/fails-in-txn", rules: "T3 S1 S4", needs: []need{needFault}, fn: batchFailsInTxn},
+	{name: "batch/fails-at-commit", rules: "S1 S3 S4 T3 D4", needs: []need{needFault}, fn: batchFailsAtCommit},
 	{name: "batch/fails-beside-others", rules: "S1 S3 S4", needs: []need{needFault}, fn: batchFailsBesideOthers},
 	{name: "batch/written-while-read", rules: "S10", needs: []need{needSnapshot}, fn: batchWrittenWhileRead},
 	{name: "batch/read-while-written", rules: "S3 S10", fn: func(e *env) { e.readWhileWritten(setDirect, 200) }},
@@ -48,6 +50,31 @@ func (e *env) failsAt(item int) {
 	if e.s.Want.Reach >= backend.ReachHost {
 		e.seen(e.open(location), "S3", action+", then once more, read through another handle", items)
 	}
+}
+
+// batchFailsAtCommit: everything was accepted, and then the commit fails. Nobody may be
+// told that it is stored, or gone.
+func batchFailsAtCommit(e *env) {
+	location := e.location()
+	c := e.open(location)
+	before := e.batch(e.keys("before", 40), 1)
+	e.set(c, before)
+	undo := e.fault(location, Fault{Kind: FailAtCommit})
+	var all []*written
+	for round, n := range []int{1, 64, 3} {
+		items, inTxn := e.batch(e.keys(fmt.Sprint("SetMany", round), e.atMost(n)), 1), e.batch(e.keys(fmt.Sprint("Txn", round), e.atMost(n)), 1)
+		all = append(all, &written{number: round, items: items, err: c.SetMany(e.ctx, items)},
+			&written{number: round, items: inTxn, err: setInTxn(c, e.ctx, inTxn)})
+	}
+	gone := before[:20]
+	_, deleteErr := backend.Delete(e.ctx, c, keysOf(gone), nil)
+	undo()
+	e.settle(c)
+	action := "Delete of entries whose commit fails"
+	if !errors.Is(deleteErr, backend.ErrUnsupported) {
+		e.goneOrThere(c, action, gone, deleteErr)
+	}
+	e.accountFor(location, c, "SetMany or Txn whose commit fails", all, before[20:])
 }
 
 // batchFailsBesideOthers: writers at the same time, whose batches a store may put

@@ -175,7 +175,7 @@ func ctxGetBehindWrite(e *env) {
 	c := e.cache()
 	items := e.batch(e.keys("a", 2000), 1)
 	e.set(c, items)
-	size := e.sized(1 << 20)
+	size := e.sized(1<<20 - 4096)
 	if limit := e.s.Want.MaxBatchBytes; limit > 0 {
 		size = min(size, limit/4)
 	}

@@ -71,6 +71,16 @@ var gapMutants = []mutant{
 				return err
 			}
 		})},
+	{name: "doesn't look whether a commit failed", must: []string{"batch/fails-at-commit"},
+		suite: overMap(func(c *mapCache, b *broken) {
+			b.set = func(ctx ctxT, items itemsT) error {
+				err := c.SetMany(ctx, items)
+				if f := c.fault.Load(); f != nil && f.Kind == FailAtCommit && ctx.Err() == nil {
+					return nil
+				}
+				return err
+			}
+		})},
 	{name: "asks match once", must: []string{"delete/written-meanwhile"}, may: []string{"delete/*"},
 		suite: onDelete(func(c *mapCache) deleteT {
 			return func(ctx ctxT, keys keysT, match matchT) (int, error) {

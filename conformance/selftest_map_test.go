@@ -75,6 +75,8 @@ func (c *mapCache) suffer(ctx context.Context, writes bool, items, size int) err
 		return wait(80*time.Millisecond, errLocked)
 	case writes && f.Kind == FailAtItem && items > f.Item:
 		return errors.New("map: write failed")
+	case writes && f.Kind == FailAtCommit:
+		return errors.New("map: commit failed")
 	case writes && f.Kind == Full && c.room.Add(-int64(size)) < 0:
 		return fmt.Errorf("map: %w: full", backend.ErrUnavailable)
 	}

@@ -126,7 +126,7 @@ var writeMutants = []mutant{
 				return c.SetMany(ctx, items)
 			}
 		})},
-	{name: "keeps lengths in 16 bits", must: []string{"size/values", "size/many-sizes-in-one-call"}, may: []string{"size/*", "drop/*", "scan/sizes"},
+	{name: "keeps lengths in 16 bits", must: []string{"size/values", "size/many-sizes-in-one-call"}, may: []string{"size/*", "drop/*", "scan/sizes", "ctx/get-behind-write"},
 		suite: onSet(func(_ *mapCache, items itemsT) itemsT {
 			items = slices.Clone(items)
 			for i := range items {

@@ -105,6 +105,9 @@ const (
 	// (rule G5: it can't be read); or it returns an error, as Open may too: one that
 	// wraps [backend.ErrCorrupt]. A SetMany that returns nil heals what it overwrites.
 	Damage
+	// FailAtCommit: all that a call stores or removes is accepted, and then it can't be
+	// made to last: its commit fails, or its sync.
+	FailAtCommit
 )
 
 // String returns the kind's name.
@@ -122,6 +125,8 @@ func (k FaultKind) String() string {
 		return "Locked"
 	case Damage:
 		return "Damage"
+	case FailAtCommit:
+		return "FailAtCommit"
 	}
 	return "unknown kind of fault"
 }

@@ -35,7 +35,7 @@ type Cache struct {
 // hooks lets tests fail a write where nothing outside can. Each may be nil.
 type hooks struct {
 	put    func(item int) error // before an item of a batch is put
-	commit func()               // before a commit
+	commit func() error         // before a commit
 }
 
 func (h *hooks) beforePut(item int) error {
@@ -45,10 +45,11 @@ func (h *hooks) beforePut(item int) error {
 	return h.put(item)
 }
 
-func (h *hooks) beforeCommit() {
-	if h != nil && h.commit != nil {
-		h.commit()
+func (h *hooks) beforeCommit() error {
+	if h == nil || h.commit == nil {
+		return nil
 	}
+	return h.commit()
 }
 
 var (

@@ -74,7 +74,9 @@ func (c *Cache) commit(tx *bbolt.Tx, group []*request) error {
 	}
 	c.limit(tx, more)
 	c.queue.restart(size)
-	c.hooks.Load().beforeCommit()
+	if err := c.hooks.Load().beforeCommit(); err != nil {
+		return errors.Join(err, c.giveUp(tx))
+	}
 	c.phase.Lock()
 	s := c.store
 	under := &commit{store: s, over: make(chan struct{})}

@@ -86,7 +86,9 @@ func injectFault(t testing.TB, location string, f conformance.Fault) (undo func(
 			return nil
 		}})
 	case conformance.Slow:
-		return withHooks(t, location, hooks{commit: func() { time.Sleep(150 * time.Millisecond) }})
+		return withHooks(t, location, hooks{commit: func() error { time.Sleep(150 * time.Millisecond); return nil }})
+	case conformance.FailAtCommit:
+		return withHooks(t, location, hooks{commit: func() error { return errors.New("injected") }})
 	case conformance.Full:
 		c := opened.get(location)
 		require.NotNil(t, c)

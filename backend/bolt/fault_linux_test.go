@@ -53,12 +53,12 @@ func TestSyncThatFails(t *testing.T) {
 	c := openTest(t, path, nil)
 	require.NoError(t, c.SetMany(ctxb, testItems(0, 5, 'a')))
 	old := c.openedStore()
-	c.hooks.Store(&hooks{commit: func() {
+	c.hooks.Store(&hooks{commit: func() error {
 		c.hooks.Store(nil)
 		null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
 		if err != nil {
 			t.Error(err)
-			return
+			return nil
 		}
 		if err := syscall.Dup3(int(null.Fd()), int(old.file.Fd()), syscall.O_CLOEXEC); err != nil {
 			t.Error(err)
@@ -66,6 +66,7 @@ func TestSyncThatFails(t *testing.T) {
 		if err := null.Close(); err != nil {
 			t.Error(err)
 		}
+		return nil
 	}})
 	err := c.SetMany(ctxb, testItems(0, 10, 'b'))
 	require.ErrorIs(t, err, backend.ErrUnavailable)

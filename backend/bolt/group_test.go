@@ -26,10 +26,11 @@ func holdCommits(c *Cache) *held {
 	h := &held{reached: make(chan struct{}, 100)}
 	goOn := make(chan struct{})
 	h.release = sync.OnceFunc(func() { close(goOn) })
-	c.hooks.Store(&hooks{commit: func() {
+	c.hooks.Store(&hooks{commit: func() error {
 		h.commits.Add(1)
 		h.reached <- struct{}{}
 		<-goOn
+		return nil
 	}})
 	return h
 }

@@ -293,7 +293,7 @@ func TestDeleteAfterAWriteThatWasLeft(t *testing.T) {
 			c := openTest(t, testPath(t), nil)
 			ctx, cancel := context.WithCancel(ctxb)
 			begun, release := make(chan struct{}), make(chan struct{})
-			c.hooks.Store(&hooks{commit: func() { close(begun); <-release }})
+			c.hooks.Store(&hooks{commit: func() error { close(begun); <-release; return nil }})
 			left := inBackground(func() error { return c.SetMany(ctx, testItems(0, 3, 'a')) })
 			<-begun
 			c.hooks.Store(nil)

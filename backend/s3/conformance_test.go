@@ -96,6 +96,14 @@ func injectFault(t testing.TB, p *proxy, location string, f conformance.Fault) (
 				cut()
 			}
 		})
+	case conformance.FailAtCommit: // a PUT is all there is to it
+		p.set(func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+			if r.Method == http.MethodPut {
+				refuse(w, http.StatusInternalServerError, "InternalError")
+				return
+			}
+			pass.ServeHTTP(w, r)
+		})
 	case conformance.Slow:
 		p.set(func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 			select {

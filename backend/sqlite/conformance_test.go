@@ -155,6 +155,17 @@ func injectFault(t testing.TB, location string, f conformance.Fault) (undo func(
 			`WHEN (SELECT count(*) FROM entries) >= %d BEGIN SELECT RAISE(%s, 'injected'); END`, count(t, location)+int64(f.Item), how))
 	case conformance.Slow:
 		return opened.slow(t, location)
+	case conformance.FailAtCommit:
+		// What breaks a deferred foreign key is found at COMMIT, which leaves the
+		// transaction open.
+		fail := " ON main.entries BEGIN INSERT INTO child VALUES(1); END"
+		opened.writers(t, location, "PRAGMA foreign_keys = ON", "CREATE TEMP TABLE parent(id INTEGER PRIMARY KEY)",
+			"CREATE TEMP TABLE child(id INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)",
+			"CREATE TEMP TRIGGER fail_insert AFTER INSERT"+fail, "CREATE TEMP TRIGGER fail_delete AFTER DELETE"+fail)
+		return func() {
+			opened.writers(t, location, "DROP TRIGGER IF EXISTS temp.fail_insert", "DROP TRIGGER IF EXISTS temp.fail_delete",
+				"DROP TABLE IF EXISTS temp.child", "DROP TABLE IF EXISTS temp.parent", "PRAGMA foreign_keys = OFF")
+		}
 	case conformance.Full:
 		opened.writers(t, location, "PRAGMA max_page_count = 1") // SQLite raises it to the size the file has
 		return func() { opened.writers(t, location, "PRAGMA max_page_count = 4294967294") }

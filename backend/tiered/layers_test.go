@@ -39,7 +39,7 @@ func placeAt(location string) *place {
 
 // inject is Suite.Fault: it is the slow layer that misbehaves.
 func inject(_ testing.TB, location string, f conformance.Fault) (undo func()) {
-	if f.Kind > conformance.Locked {
+	if f.Kind == conformance.Damage {
 		return nil // memory has nothing that lies on a disk
 	}
 	p := placeAt(location)
@@ -138,7 +138,7 @@ func (l slowLayer) SetMany(ctx context.Context, items []backend.Item) error {
 	if err := l.misbehave(ctx, true); err != nil {
 		return err
 	}
-	if f := l.at.now(); f.Kind == conformance.FailAtItem && len(items) > f.Item {
+	if f := l.at.now(); len(items) > 0 && f.Kind == conformance.FailAtCommit || f.Kind == conformance.FailAtItem && len(items) > f.Item {
 		if f.Item%2 == 1 { // stored, and the acknowledgement is lost
 			return errors.Join(l.Cache.SetMany(ctx, items), errInjected)
 		}
