@@ -224,7 +224,7 @@ var ctxMutants = []mutant{
 				return c.SetMany(ctx, items)
 			}
 		})},
-	{name: "says locked when ctx has ended", must: []string{"ctx/locked"}, may: []string{"ctx/*"},
+	{name: "says locked when ctx has ended", must: []string{"ctx/locked"}, may: []string{"ctx/*", "write/no-items-under-faults"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.set = func(ctx ctxT, items itemsT) error {
 				if f := c.fault.Load(); f != nil && f.Kind == Locked {
@@ -234,7 +234,7 @@ var ctxMutants = []mutant{
 				return c.SetMany(ctx, items)
 			}
 		})},
-	{name: "waits for ever for a store that is cut off", hangs: []string{"ctx/cut", "drop/cut"},
+	{name: "waits for ever for a store that is cut off", hangs: []string{"ctx/cut", "drop/cut", "write/no-items-under-faults"},
 		suite: overMap(func(c *mapCache, b *broken) {
 			b.set = func(ctx ctxT, items itemsT) error {
 				if f := c.fault.Load(); f != nil && f.Kind == Cut {

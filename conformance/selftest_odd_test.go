@@ -184,7 +184,11 @@ func init() {
 				if err := c.info.Check(items); err != nil {
 					return err
 				}
-				if err := c.SetMany(ctx, nil); err != nil {
+				err := c.SetMany(ctx, nil)
+				if err == nil && len(items) > 0 {
+					err = c.suffer(ctx, true, 0, 0)
+				}
+				if err != nil {
 					return err
 				}
 				var failed backend.BatchError
