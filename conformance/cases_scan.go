@@ -31,7 +31,7 @@ var scanCases = []testcase{
 	{name: "scan/ends-at-each-look", rules: "X2 N4", fn: scanEndsAtEachLook},
 	{name: "scan/closed", rules: "C3 N4", fn: scanClosed},
 	{name: "scan/close-waits", rules: "C2", fn: scanCloseWaits},
-	{name: "scan/under-faults", rules: "N1 X2 X3", needs: []need{needFault}, fn: scanUnderFaults},
+	{name: "scan/under-faults", rules: "N1 X1 X2 X3", needs: []need{needFault}, fn: scanUnderFaults},
 }
 
 // scannable makes a store with n entries under the keys "a".
@@ -374,6 +374,8 @@ func scanUnderFaults(e *env) {
 	e.eachFault(func(e *env, kind FaultKind) {
 		location, c, items := e.scannable(100)
 		undo := e.fault(location, Fault{Kind: kind})
+		_, ended := backend.Scan(e.ended()["cancelled"], c, "", 64, func(backend.Entry) error { return nil })
+		e.check(errors.Is(ended, context.Canceled), "X1", fmt.Sprintf("Scan with a context that has ended while the store is %v", kind), "an error that wraps ctx.Err()", errText(ended))
 		e.withDeadline(fmt.Sprintf("Scan with a deadline of 50 ms while the store is %v", kind), func(ctx context.Context) error {
 			_, err := backend.Scan(ctx, c, "", 64, func(backend.Entry) error { return nil })
 			return err

@@ -248,6 +248,27 @@ func TestReadOnly(t *testing.T) {
 	require.ErrorIs(t, err, backend.ErrUnavailable)
 }
 
+// TestReadOnlyLeavesNothing: a second reader is opened beside the first, and neither
+// stays open.
+func TestReadOnlyLeavesNothing(t *testing.T) {
+	path := testPath(t)
+	c := openTest(t, path, nil)
+	require.NoError(t, c.SetMany(ctxb, testItems(0, 3, 'a')))
+	require.NoError(t, c.Close())
+	before := openFiles(t)
+	for range 3 {
+		r, err := Open(path, &Options{ReadOnly: true, Readers: 2})
+		require.NoError(t, err)
+		require.NoError(t, r.GetMany(ctxb, testKeys(1), func(int, []byte) error {
+			second := make(chan error)
+			go func() { second <- r.GetMany(ctxb, testKeys(5), func(int, []byte) error { return nil }) }()
+			return <-second
+		}))
+		require.NoError(t, r.Close())
+	}
+	require.LessOrEqual(t, openFiles(t), before)
+}
+
 func TestImmutable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "odd name%20?#.db")
 	if runtime.GOOS == "windows" {
