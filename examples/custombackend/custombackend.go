@@ -96,8 +96,8 @@ func (c *Cache) SetMany(ctx context.Context, items []backend.Item) error {
 	}
 	defer os.Remove(file.Name())
 	err = errors.Join(gob.NewEncoder(file).Encode(items), file.Close())
-	_, next, findErr := c.find(ctx, nil) // the first number that is free
-	for err = errors.Join(err, findErr); err == nil || errors.Is(err, os.ErrExist); next++ { // somebody else may be faster
+	_, next, findErr := c.find(ctx, nil)
+	for err = errors.Join(err, findErr); err == nil || errors.Is(err, os.ErrExist); next++ { // from the first free number on, as somebody else may be faster
 		if err = os.Link(file.Name(), c.path(next)); err == nil {
 			return nil
 		}
