@@ -3,6 +3,7 @@ package embed_test
 import (
 	"context"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/embedonce/embedonce/embed"
@@ -111,29 +112,67 @@ func TestDisputedAnswersAreNotStored(t *testing.T) {
 	}
 }
 
-// TestDisputedAnswersAreStoredLater, with the third that agrees, but for those of a
-// call that stores nothing.
+// TestDisputedAnswersAreStoredLater, with the third that agrees, or the next one that
+// is stored; but not those of a call that stores nothing, nor what was forgotten.
 func TestDisputedAnswersAreStoredLater(t *testing.T) {
-	for _, noStore := range []bool{false, true} {
-		cache := newTestCache()
-		_, err := newClient(t, unnamed(4), &embed.Options{Cache: cache}).Embed(t.Context(), []string{"a"})
-		require.NoError(t, err)
-		client := newClient(t, unnamed(8), &embed.Options{Cache: cache})
-		for _, text := range []string{"b", "c"} {
-			_, err = client.Do(t.Context(), &embed.Call{Texts: []string{"a", text}, NoStore: noStore && text == "b"})
-			require.ErrorIs(t, err, embed.ErrModelChanged)
-			require.Equal(t, 1, cache.len())
-		}
-		response, err := client.Embed(t.Context(), []string{"d"})
-		requireVectors(t, []string{"d"}, response, err)
-		want := 4
-		if noStore {
-			want = 3
-		}
-		require.Equal(t, want, cache.len())
-		response, err = client.Do(t.Context(), &embed.Call{Texts: []string{"c", "d"}, CacheOnly: true})
-		requireVectors(t, []string{"c", "d"}, response, err)
+	for name, test := range map[string]struct {
+		noStore []string
+		forget  string
+		want    []string
+	}{
+		"all":                        {nil, "", []string{"b", "c", "d", "e"}},
+		"the first isn't stored":     {[]string{"b"}, "", []string{"c", "d", "e"}},
+		"the third isn't stored":     {[]string{"d"}, "", []string{"b", "c", "e"}},
+		"the first two aren't":       {[]string{"b", "c"}, "", []string{"d", "e"}},
+		"the second was forgotten":   {nil, "c", []string{"b", "d", "e"}},
+		"a text that nobody has was": {nil, "z", []string{"b", "c", "d", "e"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cache := newScanCache()
+			_, err := newClient(t, unnamed(4), &embed.Options{Cache: cache}).Embed(t.Context(), []string{"a"})
+			require.NoError(t, err)
+			client := newClient(t, unnamed(8), &embed.Options{Cache: cache})
+			call := func(texts ...string) (*embed.Response, error) {
+				last := texts[len(texts)-1]
+				return client.Do(t.Context(), &embed.Call{Texts: texts, NoStore: slices.Contains(test.noStore, last)})
+			}
+			for _, text := range []string{"b", "c"} {
+				_, err = call("a", text)
+				require.ErrorIs(t, err, embed.ErrModelChanged)
+				require.Equal(t, 1, cache.len())
+			}
+			if test.forget != "" {
+				_, err = client.Forget(t.Context(), []string{test.forget})
+				require.NoError(t, err)
+			}
+			for _, text := range []string{"d", "e"} {
+				response, err := call(text)
+				requireVectors(t, []string{text}, response, err)
+			}
+			require.Equal(t, 1+len(test.want), cache.len())
+			response, err := client.Do(t.Context(), &embed.Call{Texts: test.want, CacheOnly: true})
+			requireVectors(t, test.want, response, err)
+		})
 	}
+}
+
+// TestDisputedTwice: of one text that was held back and then stored, the newer vector
+// counts.
+func TestDisputedTwice(t *testing.T) {
+	cache := newTestCache()
+	_, err := newClient(t, unnamed(4), &embed.Options{Cache: cache}).Embed(t.Context(), []string{"a"})
+	require.NoError(t, err)
+	client := newClient(t, unnamed(8), &embed.Options{Cache: cache})
+	for range 2 {
+		_, err = client.Do(t.Context(), &embed.Call{Texts: []string{"a"}, Refresh: true})
+		require.ErrorIs(t, err, embed.ErrModelChanged)
+	}
+	response, err := client.Do(t.Context(), &embed.Call{Texts: []string{"a"}, Refresh: true})
+	requireVectors(t, []string{"a"}, response, err)
+	require.NoError(t, response.CacheErr)
+	require.Equal(t, 1, cache.len())
+	response, err = client.Do(t.Context(), &embed.Call{Texts: []string{"a"}, CacheOnly: true})
+	requireVectors(t, []string{"a"}, response, err)
 }
 
 // Without a hit in the call there is nothing to mix.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -239,28 +240,37 @@ const (
 // learnFromAnswer judges an answer by the length d of its vectors. Those of a
 // disputed one are held back: in the cache they would be served to a Client that
 // knows no length yet, as if they were the model's. When enough answers agree they
-// are released, to be stored with the last one; when another length is right they
-// are forgotten, as the wrong vectors that they are.
+// are released, to be stored with the next answer that is; when another length is
+// right they are forgotten, as the wrong vectors that they are. vectors are nil if
+// the answer is not to be stored.
 func (c *Client) learnFromAnswer(d int, vectors []*miss) (v verdict, released []*miss) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := c.knownDimensions()
-	if c.dimensionsSure {
-		if known != d {
-			return wrong, nil
+	if c.dimensionsSure && known != d {
+		return wrong, nil
+	}
+	if !c.dimensionsSure {
+		if d != c.dissent {
+			c.dissent, c.dissents, c.held = d, 0, nil
 		}
-		return right, nil
+		c.dissents++
+		if known != 0 && known != d && c.dissents < dissenters {
+			c.held = append(c.held, vectors...)
+			return disputed, nil
+		}
+		c.dimensions.Store(int64(d))
+		c.dimensionsSure = true
 	}
-	if d != c.dissent {
-		c.dissent, c.dissents, c.held = d, 0, nil
+	if vectors != nil {
+		released, c.held = c.held, nil
 	}
-	c.dissents++
-	if known != 0 && known != d && c.dissents < dissenters {
-		c.held = append(c.held, vectors...)
-		return disputed, nil
-	}
-	c.dimensions.Store(int64(d))
-	c.dimensionsSure = true
-	released, c.held = c.held, nil
 	return right, released
+}
+
+// forgetHeld keeps vectors that were held back from being stored later.
+func (c *Client) forgetHeld(keys []backend.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = slices.DeleteFunc(c.held, func(m *miss) bool { return slices.Contains(keys, m.key) })
 }

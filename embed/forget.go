@@ -52,6 +52,7 @@ func (c *Client) Forget(ctx context.Context, texts []string) (removed int, err e
 		return 0, nil
 	}
 	for keys := range slices.Chunk(c.keysToForget(texts), deleteBatch) {
+		c.forgetHeld(keys)
 		n, err := backend.Delete(ctx, c.cache, keys, nil)
 		removed += n
 		if err != nil {

@@ -140,8 +140,8 @@ func (s *siblings) perform(ctx context.Context, r *request) {
 	c := s.client
 	answer, err := s.send(ctx, r)
 	if err == nil {
-		if s.store {
-			c.lookBeforeStoring(ctx, r.misses)
+		if s.store && c.knownDimensions() == 0 {
+			c.lookBeforeStoring(ctx, r.misses) // what is stored may know
 		}
 		err = c.bind(ctx, r, answer, s.store)
 	}

@@ -26,7 +26,8 @@ const (
 func (c *Client) storeAnswer(ctx context.Context, r *request) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	items := append(c.records(r.misses), c.records(r.held)...)
+	c.lookBeforeStoring(ctx, r.misses)
+	items := append(c.records(r.held), c.records(r.misses)...) // of equal keys the last wins
 	if len(items) == 0 {
 		return nil
 	}
@@ -65,7 +66,7 @@ func (c *Client) lookBeforeStoring(ctx context.Context, misses []*miss) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	_ = c.cache.GetMany(ctx, keys, func(i int, value []byte) error {
+	err := c.cache.GetMany(ctx, keys, func(i int, value []byte) error {
 		m := unseen[i]
 		dimensions, reason := record.Shape(value, 0)
 		if reason == record.Valid && c.knownDimensions() == 0 {
@@ -79,6 +80,9 @@ func (c *Client) lookBeforeStoring(ctx context.Context, misses []*miss) {
 		}
 		return backend.ErrForeign
 	})
+	for _, m := range unseen {
+		m.unseen = err != nil
+	}
 }
 
 // records returns what to store for misses: nothing where there is no vector, or
