@@ -57,6 +57,7 @@ type worker struct {
 	in     io.WriteCloser
 	out    *bufio.Reader
 	stderr tail
+	ended  sync.Once
 }
 
 func startWorker(ctx context.Context, environment []string, name string, args ...string) (*worker, error) {
@@ -120,6 +121,7 @@ func (w *worker) gone(err error) error {
 	if w.ctx.Err() != nil {
 		return w.ctx.Err()
 	}
+	w.stop() // so that its last words are there
 	if last := w.stderr.lastLine(); last != "" {
 		return fmt.Errorf("the predecessor's process ended: %w: %s", err, last)
 	}
@@ -128,10 +130,12 @@ func (w *worker) gone(err error) error {
 
 // stop ends the process: by the end of its input, or else by force.
 func (w *worker) stop() {
-	w.in.Close()
-	timeout := time.AfterFunc(5*time.Second, func() { w.cmd.Process.Kill() })
-	defer timeout.Stop()
-	w.cmd.Wait()
+	w.ended.Do(func() {
+		w.in.Close()
+		timeout := time.AfterFunc(5*time.Second, func() { w.cmd.Process.Kill() })
+		defer timeout.Stop()
+		w.cmd.Wait()
+	})
 }
 
 // tail keeps the last 4 KiB of what is written to it.
